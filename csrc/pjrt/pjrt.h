@@ -1,0 +1,154 @@
+// RAII over the PJRT C API. Knows nothing of torch; errors are pjrt::Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "abi.h"
+
+namespace torch_tpu::pjrt {
+
+// What a plugin answered instead of a result. `code` is PJRT_Error_Code (absl's status codes).
+class Error : public std::runtime_error {
+ public:
+  Error(int code, const std::string& message) : std::runtime_error(message), code(code) {}
+  const int code;
+};
+
+// XLA's element types, by the numbers of PJRT_Buffer_Type.
+using ElementType = int32_t;
+
+// A loaded plugin. One per process and path; never unloaded.
+class Plugin {
+ public:
+  // Loads `path`, checks the C API's version, initialises the plugin. Error names both versions
+  // when they don't fit, and the path when it can't be loaded or lacks GetPjrtApi.
+  static std::shared_ptr<Plugin> load(const std::string& path);
+  const PJRT_Api* api() const { return api_; }
+  std::pair<int, int> api_version() const;
+  const std::string& path() const { return path_; }
+  // The first extension of a type in the plugin's chain, or null.
+  const void* extension(int type) const;
+  // Registers one XLA FFI handler (an XLA_FFI_Handler*). False where the plugin has no FFI extension.
+  bool register_ffi_handler(std::string_view target, void* handler, std::string_view platform) const;
+  // Throws Error (and frees the PJRT_Error) unless `error` is null.
+  void check(PJRT_Error* error) const;
+
+ private:
+  Plugin() = default;
+  std::string path_;
+  const PJRT_Api* api_ = nullptr;
+};
+
+using Option = std::pair<std::string, int64_t>;
+
+// Completion of an asynchronous operation.
+class Event {
+ public:
+  Event() = default;
+  Event(const PJRT_Api* api, PJRT_Event* event) : api_(api), event_(event) {}
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+  explicit operator bool() const { return event_ != nullptr; }
+  bool ready() const;
+  void wait() const;  // throws Error if the operation failed
+  // Calls `done` once (at once if ready), maybe on another thread, with an error message or "".
+  void on_ready(std::function<void(std::string)> done) const;
+
+ private:
+  const PJRT_Api* api_ = nullptr;
+  PJRT_Event* event_ = nullptr;
+};
+
+// A device buffer.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const PJRT_Api* api, PJRT_Buffer* buffer) : api_(api), buffer_(buffer) {}
+  Buffer(Buffer&& other) noexcept : api_(other.api_), buffer_(std::exchange(other.buffer_, nullptr)) {}
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { reset(); }
+  void reset();  // frees the buffer now
+  explicit operator bool() const { return buffer_ != nullptr; }
+  PJRT_Buffer* get() const { return buffer_; }
+  Event ready() const;
+  // Copies the whole buffer, row-major, to `host` (`size` bytes at least the buffer's).
+  Event to_host(void* host, size_t size) const;
+  Buffer to_device(PJRT_Device* device) const;
+  ElementType element_type() const;
+  std::vector<int64_t> dims() const;
+  size_t on_device_bytes() const;
+
+ private:
+  const PJRT_Api* api_ = nullptr;
+  PJRT_Buffer* buffer_ = nullptr;
+};
+
+// A program loaded on one device.
+class Executable {
+ public:
+  Executable(std::shared_ptr<Plugin> plugin, PJRT_LoadedExecutable* executable);
+  Executable(const Executable&) = delete;
+  ~Executable();
+  size_t num_outputs() const { return num_outputs_; }
+  // Runs it, asynchronously. `outputs` has room for num_outputs() owning pointers. Donated
+  // arguments are taken by the program; all others stay the caller's. With `done`, it receives
+  // an event for the whole execution. This is the hot path: no allocation of its own.
+  void execute(std::span<PJRT_Buffer* const> arguments, PJRT_Buffer** outputs,
+               Event* done = nullptr) const;
+  std::string serialize() const;
+  std::string optimized_program() const;  // HLO text or proto as the plugin gives it; "" if it can't
+
+ private:
+  std::shared_ptr<Plugin> plugin_;
+  PJRT_LoadedExecutable* executable_;
+  size_t num_outputs_ = 0;
+};
+
+struct MemoryStats {
+  int64_t bytes_in_use = 0, peak_bytes = -1, bytes_limit = -1;  // -1: not known
+};
+
+class Client {
+ public:
+  static std::shared_ptr<Client> create(std::shared_ptr<Plugin> plugin,
+                                        const std::vector<Option>& options = {});
+  ~Client();
+  const std::shared_ptr<Plugin>& plugin() const { return plugin_; }
+  std::string platform_name() const;
+  std::string platform_version() const;
+  const std::vector<PJRT_Device*>& devices() const { return devices_; }  // addressable ones
+  std::string device_kind(int ordinal) const;
+  std::string device_description(int ordinal) const;
+  // Integer, string and float attributes of a device, printed.
+  std::vector<std::pair<std::string, std::string>> device_attributes(int ordinal) const;
+  bool memory_stats(int ordinal, MemoryStats* stats) const;  // false where not implemented
+  // Copies dense row-major host data to a device. The data may be reused when this returns.
+  Buffer from_host(const void* data, ElementType type, std::span<const int64_t> dims,
+                   int ordinal) const;
+  // Compiles StableHLO (text or bytecode) with a serialised CompileOptionsProto, "" for one device.
+  std::shared_ptr<Executable> compile(std::string_view mlir, std::string_view options = {}) const;
+  std::shared_ptr<Executable> deserialize(std::string_view serialized) const;
+
+ private:
+  Client() = default;
+  std::shared_ptr<Plugin> plugin_;
+  PJRT_Client* client_ = nullptr;
+  std::vector<PJRT_Device*> devices_;
+};
+
+// CompileOptionsProto for a one-device program placed on a device ordinal (device_ordinal in the
+// build options), so that every ordinal of a client can be compiled for.
+std::string compile_options(int ordinal);
+
+}  // namespace torch_tpu::pjrt

@@ -1,0 +1,59 @@
+"""torch.dtype <-> JAX dtype, and the dtype that arithmetic on a dtype is done in."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+_NAMES = {
+    torch.bool: "bool_",
+    torch.uint8: "uint8",
+    torch.uint16: "uint16",
+    torch.uint32: "uint32",
+    torch.uint64: "uint64",
+    torch.int8: "int8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.complex64: "complex64",
+    torch.complex128: "complex128",
+    torch.float8_e4m3fn: "float8_e4m3fn",
+    torch.float8_e5m2: "float8_e5m2",
+    torch.float8_e4m3fnuz: "float8_e4m3fnuz",
+    torch.float8_e5m2fnuz: "float8_e5m2fnuz",
+}
+_TO_JAX = {dtype: np.dtype(getattr(jnp, name)) for dtype, name in _NAMES.items()}
+_TO_TORCH = {jax_dtype: dtype for dtype, jax_dtype in _TO_JAX.items()}
+
+# CPU and CUDA PyTorch compute on these in float32 ("opmath") and round once at the end.
+_NARROW = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+}
+
+
+def to_jax(dtype: torch.dtype) -> np.dtype:
+    """The JAX dtype of a torch dtype; TypeError where XLA has none (complex32, quantised)."""
+    try:
+        return _TO_JAX[dtype]
+    except KeyError:
+        raise TypeError(f"tpu tensors can't hold {dtype}: XLA has no such type") from None
+
+
+def to_torch(dtype: np.dtype) -> torch.dtype:
+    """The torch dtype of a JAX dtype."""
+    return _TO_TORCH[np.dtype(dtype)]
+
+
+def opmath(dtype: torch.dtype) -> torch.dtype:
+    """float32 for the narrow floating dtypes, else the dtype itself."""
+    return torch.float32 if dtype in _NARROW else dtype

@@ -1,0 +1,198 @@
+"""The lowering table: which JAX function stands for which ATen op.
+
+A rule takes the schema's arguments in order (keyword-only ones by name), every default filled in:
+
+    Tensor            a traced array of the tensor's logical shape; Tensor? may be None
+    Tensor[]          a list of arrays
+    Scalar, float     a weakly typed 0-d array, a runtime input: a new value never recompiles.
+                      A Python number where the rule names the argument in ``static``
+    int, int[], bool, str, dtype (torch.dtype), layout, device, memory format
+                      Python values, part of the program's key; an int named in ``runtime``
+                      becomes a weakly typed 0-d int64 array
+    Generator         in ops tagged nondeterministic_seeded, whether or not the schema has one, a
+                      JAX PRNG key passed as the keyword ``generator``
+
+and returns what the functional schema returns: an array, a list for Tensor[], a tuple for
+several returns, None for an undefined tensor. Shapes must be PyTorch's; the dtype may be wider
+(bf16 arithmetic in float32): the result is rounded to what PyTorch promises for the call.
+
+One rule serves an op's functional, in-place and ``out=`` overloads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import torch
+
+Overload = torch._ops.OpOverload
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A lowering and how its arguments enter the program.
+
+    ``writes`` names arguments that the op mutates without its schema saying so; their new values
+    follow the schema's returns. ``size`` marks an op whose output length depends on values: a
+    function of the rule's arguments that gives the length as a 0-d integer array. The rule then
+    takes ``size=``, a static bound not below it, and returns outputs padded to that bound along
+    the dimension where the promised shape has the length. A rule whose length depends on values
+    for some arguments only gives None from ``size`` for the others and gets ``size=None``.
+    """
+
+    function: Callable[..., Any]
+    static: frozenset[str] = frozenset()
+    runtime: frozenset[str] = frozenset()
+    writes: tuple[str, ...] = ()
+    size: Callable[..., Any] | None = None
+
+    def takes_at_runtime(self, argument: torch.Argument) -> bool:
+        """Whether a number for this argument is an input of the program, not part of its key."""
+        kind = _element_type(argument.type)
+        if kind in ("number", "Scalar", "float"):
+            return argument.name not in self.static
+        return kind == "int" and argument.name in self.runtime
+
+
+_RULES: dict[Overload, Rule] = {}
+
+
+def lowering(
+    *overloads: Overload,
+    static: tuple[str, ...] = (),
+    runtime: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    size: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the rule of one or more ATen overloads (functional ones)."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        rule = Rule(function, frozenset(static), frozenset(runtime), writes, size)
+        for overload in overloads:
+            if overload in _RULES:
+                raise ValueError(f"{overload} has a lowering already")
+            _RULES[overload] = rule
+        return function
+
+    return register
+
+
+def find(overload: Overload) -> Rule | None:
+    """The rule that serves an overload, its own or that of its functional form."""
+    load_rules()
+    rule = _RULES.get(overload)
+    if rule is None:
+        functional = functional_form(overload)
+        rule = None if functional is None else _RULES.get(functional)
+    return rule
+
+
+def rules() -> dict[Overload, Rule]:
+    """Every rule by overload, a copy."""
+    load_rules()
+    return dict(_RULES)
+
+
+@functools.cache
+def load_rules() -> None:
+    """Import every module of this room once; each registers its rules."""
+    package = importlib.import_module("torch_tpu.lowering")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"torch_tpu.lowering.{module.name}")
+
+
+def mutated(overload: Overload) -> tuple[str, ...]:
+    """Names of the arguments that the schema says are written."""
+    return tuple(
+        argument.name
+        for argument in overload._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+@functools.cache
+def functional_form(overload: Overload) -> Overload | None:
+    """The overload that computes the same without writing: add_ and add.out -> add.Tensor."""
+    if not mutated(overload):
+        return None
+    wanted = _signature(overload, drop_out=True)
+    for packet in _functional_packets(overload):
+        for name in packet.overloads():
+            candidate = getattr(packet, name)
+            if not mutated(candidate) and _signature(candidate) == wanted:
+                return candidate
+    return None
+
+
+def _functional_packets(overload: Overload) -> Iterator[Any]:
+    namespace, name = overload._schema.name.split("::")
+    names = [name, name + "_functional"]
+    if name.startswith("__i") and name.endswith("__"):  # __iand__ -> __and__
+        names.append("__" + name[3:])
+    elif name.endswith("_"):
+        names += [name[:-1], name[:-1] + "_functional"]
+    ops = getattr(torch.ops, namespace)
+    for each in names:
+        with contextlib.suppress(AttributeError):
+            yield getattr(ops, each)
+
+
+def _signature(overload: Overload, drop_out: bool = False) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (argument.name, str(argument.type))
+        for argument in overload._schema.arguments
+        if not (drop_out and argument.is_out)
+    )
+
+
+def _element_type(kind: Any) -> str:
+    """The type's name with lists and options taken off."""
+    while hasattr(kind, "getElementType"):
+        kind = kind.getElementType()
+    return str(kind)
+
+
+@dataclasses.dataclass
+class Checks:
+    """Conditions on values that a program reports: the first that failed decides the error."""
+
+    conditions: list[Any] = dataclasses.field(default_factory=list)
+    errors: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    def code(self) -> Any:
+        """0 where all hold, else 1 + the place of the first that failed, a 0-d int32 array."""
+        code = jnp.int32(0)
+        for place in reversed(range(len(self.conditions))):
+            code = jnp.where(jnp.all(self.conditions[place]), code, jnp.int32(place + 1))
+        return code
+
+
+_collecting: list[Checks] = []
+
+
+@contextlib.contextmanager
+def collect_checks() -> Iterator[Checks]:
+    """Gather the checks that rules make while they are traced inside."""
+    _collecting.append(Checks())
+    try:
+        yield _collecting[-1]
+    finally:
+        _collecting.pop()
+
+
+def check(condition: Any, message: str, error: type[Exception] = IndexError) -> None:
+    """Raise ``error(message)`` at the next synchronisation unless all of ``condition`` hold.
+
+    For what PyTorch refuses by value (an index out of range). Outside ``collect_checks`` nothing
+    happens.
+    """
+    if _collecting:
+        _collecting[-1].conditions.append(condition)
+        _collecting[-1].errors.append((error.__name__, message))
