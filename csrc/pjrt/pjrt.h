@@ -37,8 +37,10 @@ class Plugin {
   const std::string& path() const { return path_; }
   // The first extension of a type in the plugin's chain, or null.
   const void* extension(int type) const;
-  // Registers one XLA FFI handler (an XLA_FFI_Handler*). False where the plugin has no FFI extension.
-  bool register_ffi_handler(std::string_view target, void* handler, std::string_view platform) const;
+  // Registers one XLA FFI handler (an XLA_FFI_Handler*). False where the plugin has no FFI
+  // extension.
+  bool register_ffi_handler(std::string_view target, void* handler,
+                            std::string_view platform) const;
   // Throws Error (and frees the PJRT_Error) unless `error` is null.
   void check(PJRT_Error* error) const;
 
@@ -69,12 +71,13 @@ class Event {
   PJRT_Event* event_ = nullptr;
 };
 
-// A device buffer.
+// A device buffer. It must go before its client does, and so must events and executables.
 class Buffer {
  public:
   Buffer() = default;
   Buffer(const PJRT_Api* api, PJRT_Buffer* buffer) : api_(api), buffer_(buffer) {}
-  Buffer(Buffer&& other) noexcept : api_(other.api_), buffer_(std::exchange(other.buffer_, nullptr)) {}
+  Buffer(Buffer&& other) noexcept
+      : api_(other.api_), buffer_(std::exchange(other.buffer_, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
   ~Buffer() { reset(); }
@@ -85,6 +88,8 @@ class Buffer {
   // Copies the whole buffer, row-major, to `host` (`size` bytes at least the buffer's).
   Event to_host(void* host, size_t size) const;
   Buffer to_device(PJRT_Device* device) const;
+  PJRT_Device* device() const;
+  bool deleted() const;  // a program took it
   ElementType element_type() const;
   std::vector<int64_t> dims() const;
   size_t on_device_bytes() const;
@@ -101,13 +106,15 @@ class Executable {
   Executable(const Executable&) = delete;
   ~Executable();
   size_t num_outputs() const { return num_outputs_; }
-  // Runs it, asynchronously. `outputs` has room for num_outputs() owning pointers. Donated
-  // arguments are taken by the program; all others stay the caller's. With `done`, it receives
-  // an event for the whole execution. This is the hot path: no allocation of its own.
+  // Runs it, asynchronously. `outputs` has room for num_outputs() owning pointers. The contents of
+  // donated arguments are taken by the program; freeing every argument stays the caller's duty.
+  // With `done`, it receives an event for the whole execution. This is the hot path: no allocation
+  // of its own.
   void execute(std::span<PJRT_Buffer* const> arguments, PJRT_Buffer** outputs,
                Event* done = nullptr) const;
   std::string serialize() const;
-  std::string optimized_program() const;  // HLO text or proto as the plugin gives it; "" if it can't
+  std::string optimized_program()
+      const;  // HLO text or proto as the plugin gives it; "" if it can't
 
  private:
   std::shared_ptr<Plugin> plugin_;
@@ -128,6 +135,8 @@ class Client {
   std::string platform_name() const;
   std::string platform_version() const;
   const std::vector<PJRT_Device*>& devices() const { return devices_; }  // addressable ones
+  PJRT_Device* device(int ordinal) const;  // Error where there is none
+  int device_id(int ordinal) const;        // among the devices of all processes
   std::string device_kind(int ordinal) const;
   std::string device_description(int ordinal) const;
   // Integer, string and float attributes of a device, printed.
@@ -147,8 +156,12 @@ class Client {
   std::vector<PJRT_Device*> devices_;
 };
 
-// CompileOptionsProto for a one-device program placed on a device ordinal (device_ordinal in the
-// build options), so that every ordinal of a client can be compiled for.
-std::string compile_options(int ordinal);
+// CompileOptionsProto for a one-device program placed on a device, so that every ordinal of a
+// client can be compiled for. The number is Client::device_id(ordinal), which is the ordinal itself
+// unless several processes share the devices.
+std::string compile_options(int device_id);
+
+// Makes the C library keep freed memory instead of returning it to the system.
+void keep_freed_memory();
 
 }  // namespace torch_tpu::pjrt
