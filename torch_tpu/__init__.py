@@ -1,0 +1,83 @@
+"""TPUs as a PyTorch device: importing this package makes ``"tpu"`` a device of torch."""
+
+__version__ = "0.1.0"
+
+
+def _autoload() -> None:
+    """Entry point of the group ``torch.backends``: importing the package is what registers.
+
+    Defined before torch is imported, because torch asks for it in the middle of that import.
+    """
+
+
+import importlib  # noqa: E402
+import importlib.util  # noqa: E402
+import sys  # noqa: E402
+import warnings  # noqa: E402
+from typing import Any  # noqa: E402
+
+import torch  # noqa: E402
+
+_LAZY_MODULES = ("debug", "diagnostics")
+
+
+def _deferred(module: str, function: str) -> Any:
+    """A function whose module is imported when it is first called."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), function)(*args, **kwargs)
+
+    return call
+
+
+def _alias_submodules(accelerator: Any) -> None:
+    """``import torch.tpu.memory`` finds the module that ``torch.tpu.memory`` is."""
+    prefix = accelerator.__name__ + "."
+    for name in [name for name in sys.modules if name.startswith(prefix)]:
+        sys.modules[f"torch.tpu.{name.removeprefix(prefix)}"] = sys.modules[name]
+
+
+def _register() -> None:
+    torch.utils.rename_privateuse1_backend("tpu")
+    try:
+        from torch_tpu import _C
+    except ImportError as error:
+        raise ImportError(
+            f"torch_tpu's C++ extension does not fit torch {torch.__version__} ({error}); rebuild "
+            "it: pip install -e . --no-build-isolation"
+        ) from error
+    _C.register()
+    _C.set_runtime(_deferred("torch_tpu.runtime", "resolve"))
+    _C.set_compiler(
+        _deferred("torch_tpu.compiler", "describe"), _deferred("torch_tpu.compiler", "compile")
+    )
+
+    from torch_tpu import accelerator
+
+    torch._register_device_module("tpu", accelerator)
+    _alias_submodules(accelerator)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    accelerator.modules.keep_parameters_in_place()
+    accelerator.modes.apply_environment()
+    torch.set_autocast_dtype("tpu", torch.bfloat16)
+    globals()["set_eager_mode"] = accelerator.set_eager_mode
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY_MODULES])
+
+
+if importlib.util.find_spec("torch_tpu._C") is not None:
+    _register()
+else:
+    warnings.warn(
+        "torch_tpu._C is not built, so torch has no tpu device: run make setup, or "
+        "pip install -e . --no-build-isolation",
+        stacklevel=2,
+    )

@@ -1,0 +1,69 @@
+# Every command a contributor or the CI runs. Stamps make each step run once.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+
+export TORCH_DEVICE_BACKEND_AUTOLOAD ?= 1
+export MAX_JOBS ?= 2
+
+SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
+
+.PHONY: setup build demo test conformance bench cpp-test lint format typecheck docs clean
+
+setup: build
+
+$(STAMPS)/torch:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	mkdir -p $(STAMPS)
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip install --quiet 'torch==2.13.0' numpy ninja 'setuptools>=77' wheel
+	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -c "import torch; assert torch.version.cuda is None, \
+	  'this is a CUDA build of torch: use an index that serves the CPU one (https://download.pytorch.org/whl/cpu)'"
+	touch $@
+
+$(STAMPS)/package: $(STAMPS)/torch pyproject.toml setup.py
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[cpu,dev]'
+	touch $@
+
+$(STAMPS)/extension: $(STAMPS)/package $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
+
+build: $(STAMPS)/extension
+
+demo: build
+	$(BIN)/python examples/first_steps.py
+
+test: build
+	$(BIN)/python -m pytest -q tests --ignore=tests/conformance $(ARGS)
+
+conformance: build
+	$(BIN)/python -m pytest -q tests/conformance $(ARGS)
+
+bench: build
+	$(BIN)/python benchmarks/dispatch.py $(ARGS)
+
+# The PJRT layer knows nothing of torch, so its tests build in seconds and run without Python.
+CPP_TESTS := $(wildcard tests/cpp/*.cpp)
+cpp-test: $(STAMPS)/package
+	mkdir -p build
+	$(CXX) -std=c++20 -O1 -g -Wall -Icsrc $(CPP_TESTS) $(wildcard csrc/pjrt/*.cpp) -ldl -pthread -o build/cpp_test
+	TORCH_TPU_PJRT_PLUGIN="$$($(BIN)/python -m torch_tpu.runtime)" build/cpp_test
+
+lint: $(STAMPS)/package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
+	$(BIN)/python -m mypy
+	$(BIN)/python -m torch_tpu.environment --check docs/environment.md
+
+format: $(STAMPS)/package
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(SOURCES)
+
+docs: $(STAMPS)/package
+	$(BIN)/python -m torch_tpu.environment docs/environment.md
+
+clean:
+	rm -rf build torch_tpu/_C*.so $(STAMPS)
