@@ -14,8 +14,17 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension
 sanitizers = os.environ.get("TORCH_TPU_SANITIZE", "")
 sanitize = [f"-fsanitize={sanitizers}", "-fno-omit-frame-pointer", "-g"] if sanitizers else []
 
-root = Path(__file__).parent
+root = Path(__file__).parent.absolute()
 sources = sorted(str(path.relative_to(root)) for path in root.glob("csrc/**/*.cpp"))
+
+
+class Build(BuildExtension):
+    """Keeps objects in one place, so that pip and `setup.py build_ext` compile each file once."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.build_temp = str(root / "build" / "objects")
+
 
 extension = CppExtension(
     name="torch_tpu._C",
@@ -25,7 +34,4 @@ extension = CppExtension(
     extra_link_args=["-ldl", *sanitize],
 )
 
-setup(
-    ext_modules=[extension],
-    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=True)},
-)
+setup(ext_modules=[extension], cmdclass={"build_ext": Build})
