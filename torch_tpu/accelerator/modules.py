@@ -9,7 +9,6 @@ and another device is handled here, inside the function that ``Module._apply`` m
 """
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,34 +22,34 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 class _Move:
     """A conversion that keeps the identity of the parameters it moves to or from tpu.
 
-    ``replaced`` holds, by id of the old parameter, the old and the new one where a weak reference
-    forbids swapping; modules that share the old one then share the new one.
+    Where that is not allowed torch makes a new parameter for each module: ``refused`` holds the
+    old ones by id and ``replaced`` the first new one of each, which all its modules then share.
     """
 
     def __init__(self, convert: Function) -> None:
         self.convert = convert
-        self.replaced: dict[int, tuple[nn.Parameter, nn.Parameter]] = {}
+        self.refused: dict[int, nn.Parameter] = {}
+        self.replaced: dict[int, nn.Parameter | None] = {}
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         converted = self.convert(tensor)
-        if not _crosses(tensor, converted) or weakref.getweakrefs(tensor):
-            return converted
-        _swap(tensor, converted, self.convert)
-        return tensor
+        if isinstance(tensor, nn.Parameter) and _crosses(tensor, converted):
+            if _swap(tensor, converted, self.convert):
+                return tensor
+            self.refused[id(tensor)] = tensor
+        return converted
 
     def share_replacements(self, module: nn.Module, before: dict[str, Any]) -> None:
         for name, old in before.items():
-            new = module._parameters[name]
-            if new is not None and new is not old:
-                kept = self.replaced.setdefault(id(old), (old, new))
-                module._parameters[name] = kept[1]
+            if id(old) in self.refused:
+                new = module._parameters[name]
+                module._parameters[name] = self.replaced.setdefault(id(old), new)
 
 
 def _crosses(tensor: torch.Tensor, converted: torch.Tensor) -> bool:
     """Whether torch would replace this parameter, and only because one side is a tpu."""
     return (
-        isinstance(tensor, nn.Parameter)
-        and tensor.device.type != converted.device.type
+        tensor.device.type != converted.device.type
         and "tpu" in (tensor.device.type, converted.device.type)
         and not any(is_traceable_wrapper_subclass(each) for each in (tensor, converted))
         and not any(isinstance(each, _fake_tensor()) for each in (tensor, converted))
@@ -66,20 +65,26 @@ def _fake_tensor() -> type:
     return FakeTensor
 
 
-def _swap(parameter: nn.Parameter, converted: torch.Tensor, convert: Function) -> None:
-    """Gives the parameter the converted tensor, and converts its gradient."""
+def _swap(parameter: nn.Parameter, converted: torch.Tensor, convert: Function) -> bool:
+    """Gives the parameter the converted tensor, and converts its gradient.
+
+    False, with nothing changed, where a weak reference, a view or a graph still holds on to it.
+    """
     gradient = parameter.grad
     parameter.grad = None  # a held gradient would forbid the swap
-    # Swapping exchanges class and attributes too: equal ones on both sides stay what they are.
+    # Swapping exchanges class, attributes and hooks too: equal ones on both sides stay.
     replacement = torch.Tensor._make_subclass(type(parameter), converted, parameter.requires_grad)
     replacement.__dict__.update(parameter.__dict__)
+    replacement._backward_hooks = parameter._backward_hooks
+    replacement._post_accumulate_grad_hooks = parameter._post_accumulate_grad_hooks
     try:
         torch.utils.swap_tensors(parameter, replacement)
-    except Exception:
+    except RuntimeError:
         parameter.grad = gradient
-        raise
+        return False
     if gradient is not None:
         parameter.grad = convert(gradient).requires_grad_(gradient.requires_grad)
+    return True
 
 
 def keep_parameters_in_place() -> None:
