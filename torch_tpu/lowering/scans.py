@@ -1,0 +1,79 @@
+"""Running sums, products and extremes along a dimension."""
+
+import jax.numpy as jnp
+import torch
+from jax import lax
+
+from torch_tpu.lowering import reductions
+from torch_tpu.lowering.promotion import cast
+from torch_tpu.lowering.registry import lowering
+
+aten = torch.ops.aten
+
+
+def _along(scan, self, dim):
+    """A scan over an array or, as PyTorch allows, over a 0-dim one."""
+    if self.ndim == 0:
+        return scan(self.reshape(1), axis=0).reshape(())
+    return scan(self, axis=dim % self.ndim)
+
+
+def _terms(self, dtype):
+    self = self if dtype is None else cast(self, dtype)
+    if jnp.issubdtype(self.dtype, jnp.inexact):
+        return reductions.to_opmath(self)
+    return self.astype(jnp.int64)
+
+
+@lowering(aten.cumsum.default)
+def cumsum(self, dim, *, dtype=None):
+    return _along(lax.cumsum, _terms(self, dtype), dim)
+
+
+@lowering(aten.cumprod.default)
+def cumprod(self, dim, *, dtype=None):
+    return _along(lax.cumprod, _terms(self, dtype), dim)
+
+
+@lowering(aten._logcumsumexp.default, aten.logcumsumexp.default)
+def logcumsumexp(self, dim):
+    self = reductions.to_opmath(self)
+    if jnp.iscomplexobj(self):
+
+        def scan(terms, axis):
+            return lax.associative_scan(jnp.logaddexp, terms, axis=axis)
+
+        return _along(scan, self, dim)
+    return _along(lax.cumlogsumexp, self, dim)
+
+
+def _running_extreme(scan, self, dim):
+    if self.ndim == 0:
+        return self, jnp.int32(0)
+    axis = dim % self.ndim
+    ordered = self.astype(jnp.int8) if self.dtype == jnp.bool_ else self
+    extreme = scan(ordered, axis=axis)
+    # An element takes over when it equals the running extreme: of equal ones the last, as PyTorch.
+    hits = (ordered == extreme) | (ordered != ordered)
+    place = lax.broadcasted_iota(jnp.int32, self.shape, axis)
+    return extreme, lax.cummax(jnp.where(hits, place, 0), axis=axis)
+
+
+@lowering(aten.cummax.default)
+def cummax(self, dim):
+    return _running_extreme(lax.cummax, self, dim)
+
+
+@lowering(aten.cummin.default)
+def cummin(self, dim):
+    return _running_extreme(lax.cummin, self, dim)
+
+
+@lowering(aten._cummax_helper.default)
+def _cummax_helper(self, values, indices, dim):
+    return cummax(self, dim)
+
+
+@lowering(aten._cummin_helper.default)
+def _cummin_helper(self, values, indices, dim):
+    return cummin(self, dim)

@@ -1,0 +1,103 @@
+"""Sorting, the k largest, and searches in sorted sequences."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from jax import lax
+
+from torch_tpu.lowering.promotion import promote
+from torch_tpu.lowering.registry import lowering
+
+aten = torch.ops.aten
+
+# Below this many boundaries, comparing with all of them beats the gathers of a binary search.
+_COMPARE_ALL = 64
+
+
+def ascending(self, axis):
+    """Values in order, equal ones as they stood, nans last, and the places they came from."""
+    place = lax.broadcasted_iota(jnp.int32, self.shape, axis)
+    return lax.sort((self, place), dimension=axis, num_keys=1, is_stable=True)
+
+
+@lowering(aten.sort.stable)
+def sort_stable(self, *, stable=None, dim=-1, descending=False):
+    if self.ndim == 0:
+        return self, jnp.int32(0)
+    axis = dim % self.ndim
+    if not descending:
+        return tuple(ascending(self, axis))
+    # The mirror image of an ascending sort of the mirror image: equal values keep their order.
+    values, places = (jnp.flip(each, axis) for each in ascending(jnp.flip(self, axis), axis))
+    return values, self.shape[axis] - 1 - places
+
+
+@lowering(aten.sort.default)
+def sort(self, dim=-1, descending=False):
+    return sort_stable(self, dim=dim, descending=descending)
+
+
+def _largest_first(self, largest):
+    """Keys whose largest come first in the order asked for, nans above all."""
+    if jnp.issubdtype(self.dtype, jnp.floating):
+        # XLA's order of nans goes by their sign.
+        return jnp.where(jnp.isnan(self), np.nan, self if largest else -self)
+    keys = self.astype(jnp.int32) if self.dtype == jnp.bool_ else self
+    return keys if largest else ~keys
+
+
+@lowering(aten.topk.default)
+def topk(self, k, dim=-1, largest=True, sorted=True):
+    if self.ndim == 0:
+        return (self, jnp.int32(0)) if k else (jnp.zeros(0, self.dtype), jnp.zeros(0, jnp.int32))
+    last = jnp.moveaxis(self, dim, -1)
+    if largest or not jnp.issubdtype(self.dtype, jnp.floating):
+        places = lax.top_k(_largest_first(last, largest), k)[1]
+        values = jnp.take_along_axis(last, places, -1)
+    else:
+        # Of the smallest, nans are the last: no key for a search of the largest says so.
+        values, places = (each[..., :k] for each in ascending(last, last.ndim - 1))
+    return jnp.moveaxis(values, -1, dim), jnp.moveaxis(places, -1, dim)
+
+
+def places(sequence, values, right):
+    """How many of a sorted sequence come before each value, equal ones counted if ``right``."""
+
+    def before(items):
+        # Negated as PyTorch has it: every item comes before a nan.
+        return ~(items > values) if right else ~(items >= values)
+
+    length = sequence.shape[0]
+    if length <= _COMPARE_ALL:
+        items = sequence.reshape((length,) + (1,) * values.ndim)
+        return jnp.sum(before(items), 0, dtype=jnp.int32)
+    low = jnp.zeros(values.shape, jnp.int32)
+    high = jnp.full(values.shape, length, jnp.int32)
+    for _ in range(length.bit_length()):
+        middle = (low + high) // 2
+        items = sequence.at[middle].get(mode="clip")
+        ahead = before(items) & (low < high)
+        low, high = jnp.where(ahead, middle + 1, low), jnp.where(ahead, high, middle)
+    return low
+
+
+@lowering(aten.searchsorted.Tensor, aten.searchsorted.Scalar)
+def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None:
+        sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
+    sequence, values = promote(sorted_sequence, self)
+    search = functools.partial(places, right=right or side == "right")
+    if sequence.ndim > 1:
+        rows = jax.vmap(search)(
+            sequence.reshape(-1, sequence.shape[-1]), values.reshape(-1, values.shape[-1])
+        )
+        return rows.reshape(values.shape)
+    return search(sequence, values)
+
+
+@lowering(aten.bucketize.Tensor, aten.bucketize.Scalar)
+def bucketize(self, boundaries, *, out_int32=False, right=False):
+    return searchsorted(boundaries, self, right=right)
