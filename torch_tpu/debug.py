@@ -1,6 +1,6 @@
 """Switches for finding what went wrong: NaN checks and op printing."""
 
-from collections.abc import Callable
+from typing import ClassVar
 
 from torch_tpu import _C, environment
 from torch_tpu.setting import Setting
@@ -9,8 +9,7 @@ from torch_tpu.setting import Setting
 class _Switch(Setting):
     """The extension only takes a switch's state, so what it was is kept here."""
 
-    state: bool
-    apply: Callable[[bool], None]
+    state: ClassVar[bool]
 
     def __init__(self, enabled: bool = True) -> None:
         super().__init__(bool(enabled))
@@ -24,16 +23,26 @@ class _Switch(Setting):
         cls.apply(enabled)
         cls.state = enabled
 
+    @staticmethod
+    def apply(enabled: bool) -> None:
+        raise NotImplementedError
+
 
 class nan_checks(_Switch):
-    """Checks every op's result for NaN and raises at the first, naming the op."""
+    """In debug mode, raises at the first op whose result holds a NaN or an infinity."""
 
     state = environment.read("TORCH_TPU_NAN_CHECKS")
-    apply = _C.set_nan_checks
+
+    @staticmethod
+    def apply(enabled: bool) -> None:
+        _C.set_nan_checks(enabled)
 
 
 class print_ops(_Switch):
-    """Prints every op on standard error as it is called."""
+    """In debug mode, prints each op and the shapes of its results on standard error."""
 
     state = environment.read("TORCH_TPU_PRINT_OPS")
-    apply = _C.set_op_printing
+
+    @staticmethod
+    def apply(enabled: bool) -> None:
+        _C.set_op_printing(enabled)

@@ -124,13 +124,13 @@ _TABLE = (
         "TORCH_TPU_NAN_CHECKS",
         FLAG,
         False,
-        "1 checks every op's result for NaN and raises at the first, naming the op.",
+        "1 makes debug mode raise at the first op whose result holds a NaN or an infinity.",
     ),
     Variable(
         "TORCH_TPU_PRINT_OPS",
         FLAG,
         False,
-        "1 prints every op on standard error as it is called.",
+        "1 makes debug mode print each op and the shapes of its results on standard error.",
     ),
     Variable(
         "TORCH_TPU_SANITIZE",

@@ -4,6 +4,7 @@ PJRT owns the memory pools, so what is reserved is what is allocated.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -113,7 +114,9 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     stats = memory_stats(device)
     number = ordinal(device)
     columns = ("current", "peak", "allocated", "freed")
-    rows = [("Allocated memory", "allocated_bytes", _format_bytes)]
+    rows: list[tuple[str, str, Callable[[int], str]]] = [
+        ("Allocated memory", "allocated_bytes", _format_bytes)
+    ]
     if not abbreviated:
         rows += [("Allocations", "allocation", str)]
     table = [["Metric", "Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed"]]

@@ -1,0 +1,102 @@
+"""Eager modes, precision and the debugging switches: set at once, restored by ``with``."""
+
+import pytest
+import torch
+
+import torch_tpu
+from torch_tpu import debug
+from torch_tpu.accelerator.modes import EagerMode, Precision
+
+STRICT, DEBUG = EagerMode.DEFER_NEVER, EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING
+PRINT_MODE = "import torch; print(torch.tpu.eager_mode.value)"
+
+
+@pytest.mark.parametrize("debugging", [DEBUG, "debug", "DEBUG", DEBUG.name])
+def test_setting_the_mode(debugging):
+    assert torch.tpu.eager_mode is STRICT
+    torch.tpu.set_eager_mode(debugging)
+    assert torch.tpu.eager_mode is DEBUG
+    with torch_tpu.set_eager_mode("strict"):
+        assert torch.tpu.eager_mode is STRICT
+    assert torch.tpu.eager_mode is DEBUG
+
+
+def test_decorating_a_function():
+    @torch.tpu.set_eager_mode("debug")
+    def mode():
+        return torch.tpu.eager_mode
+
+    assert (torch.tpu.eager_mode, mode(), torch.tpu.eager_mode) == (STRICT, DEBUG, STRICT)
+
+
+def test_mistakes():
+    with pytest.raises(ValueError, match="'strict', 'fused', 'debug', but got 'quick'"):
+        torch.tpu.set_eager_mode("quick")
+    with pytest.raises(NotImplementedError, match="fused"):
+        torch.tpu.set_eager_mode("fused")
+    assert torch.tpu.eager_mode is STRICT
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"TORCH_TPU_EAGER_MODE": "debug"},
+        {"TORCH_TPU_LAUNCH_BLOCKING": "1"},
+        {"TORCH_TPU_EAGER_MODE": "DEBUG", "TORCH_TPU_DEFER_AND_FUSE": "1"},
+    ],
+)
+def test_environment_sets_the_mode(run_python, variables):
+    assert run_python(PRINT_MODE, **variables) == "debug"
+
+
+@pytest.mark.parametrize("name", ["TORCH_TPU_DEFER_AND_FUSE", "XLA_TPU_EAGER_FUSE_MODE"])
+def test_fused_from_the_environment_says_so(run_python, name):
+    assert "NotImplementedError: The fused" in run_python(PRINT_MODE, error=True, **{name: "1"})
+
+
+def test_python_beats_the_environment(run_python):
+    code = "import torch; torch.tpu.set_eager_mode('strict'); print(torch.tpu.eager_mode.value)"
+    assert run_python(code, TORCH_TPU_EAGER_MODE="debug") == "strict"
+
+
+def test_results_are_the_same_in_both_modes():
+    x = torch.arange(6.0, device="tpu").reshape(2, 3)
+    with torch.tpu.set_eager_mode("debug"):
+        expected = (x @ x.T).relu().cpu()
+    assert torch.equal((x @ x.T).relu().cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [("default", "medium"), (Precision.HIGH, "high"), ("highest", "highest")]
+)
+def test_precision_is_torchs_setting(value, word):
+    assert torch.get_float32_matmul_precision() == "highest"
+    with torch.tpu.precision(value):
+        assert torch.get_float32_matmul_precision() == word
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_debug_switches():
+    with debug.nan_checks():
+        assert debug.nan_checks.get()
+        with debug.nan_checks(False):
+            assert not debug.nan_checks.get()
+    assert not debug.nan_checks.get()
+
+
+def test_nan_checks_name_the_op():
+    x = torch.zeros(2, device="tpu")
+    with (
+        torch.tpu.set_eager_mode("debug"),
+        debug.nan_checks(),
+        pytest.raises(RuntimeError, match="div"),
+    ):
+        x / x
+
+
+def test_op_printing(capfd):
+    with torch.tpu.set_eager_mode("debug"), debug.print_ops():
+        torch.ones(2, device="tpu").cos()
+    assert "cos" in capfd.readouterr().err
+    torch.ones(2, device="tpu").cos()
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,56 @@
+"""What every test shares: two CPU devices, settings that don't leak, Python in a fresh process."""
+
+import os
+import subprocess
+import sys
+
+# Read when the device is first used, so that tests of several devices have them.
+os.environ.setdefault("TORCH_TPU_CPU_DEVICES", "2")
+
+import pytest
+import torch
+
+import torch_tpu  # noqa: F401  # a checkout without an entry point registers here
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@pytest.fixture
+def run_python():
+    """Runs code in a fresh interpreter and returns what it printed.
+
+    ``error=True`` expects it to fail, and returns its standard error.
+    """
+
+    def run(code, *, error=False, quiet=True, **environment):
+        inherited = {key: value for key, value in os.environ.items() if "TORCH_TPU" not in key}
+        inherited |= {"OMP_NUM_THREADS": "1", **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=ROOT,
+            env=inherited,
+        )
+        if error:
+            assert done.returncode > 0, f"expected an exception: {done}"
+            return done.stderr
+        assert done.returncode == 0, done.stderr
+        if quiet:
+            assert done.stderr == ""
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    """Puts back what a test may change for the whole process."""
+    precision = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(precision)
+    if hasattr(torch, "tpu"):
+        torch.tpu.set_eager_mode("strict")
+        if torch.tpu.current_device() != 0:
+            torch.tpu.set_device(0)
