@@ -86,7 +86,7 @@ struct PJRT_Api {
   PJRT_FN(PJRT_Buffer_Dimensions);
   void* PJRT_Buffer_UnpaddedDimensions;
   void* PJRT_Buffer_DynamicDimensionIndices;
-  void* PJRT_Buffer_GetMemoryLayout;
+  PJRT_FN(PJRT_Buffer_GetMemoryLayout);
   PJRT_FN(PJRT_Buffer_OnDeviceSizeInBytes);
   PJRT_FN(PJRT_Buffer_Device);
   void* PJRT_Buffer_Memory;
@@ -94,8 +94,9 @@ struct PJRT_Api {
   PJRT_FN(PJRT_Buffer_IsDeleted);
   PJRT_FN(PJRT_Buffer_CopyToDevice);
   PJRT_FN(PJRT_Buffer_ToHostBuffer);
-  void* PJRT_Buffer_IsOnCpu;
+  PJRT_FN(PJRT_Buffer_IsOnCpu);
   PJRT_FN(PJRT_Buffer_ReadyEvent);
+  PJRT_FN(PJRT_Buffer_UnsafePointer);
 };
 
 #undef PJRT_FN

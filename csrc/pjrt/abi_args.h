@@ -346,6 +346,24 @@ struct PJRT_Buffer_ToHostBuffer_Args {
   PJRT_Event* event;                      // ->
 };
 
+struct PJRT_Buffer_GetMemoryLayout_Args {
+  PJRT_HEADER;
+  PJRT_Buffer* buffer;
+  PJRT_Buffer_MemoryLayout layout;  // -> its lists live as long as the buffer
+};
+
+struct PJRT_Buffer_IsOnCpu_Args {
+  PJRT_HEADER;
+  PJRT_Buffer* buffer;
+  bool is_on_cpu;  // ->
+};
+
+struct PJRT_Buffer_UnsafePointer_Args {
+  PJRT_HEADER;
+  PJRT_Buffer* buffer;
+  uintptr_t buffer_pointer;  // ->
+};
+
 struct PJRT_Buffer_ReadyEvent_Args {
   PJRT_HEADER;
   PJRT_Buffer* buffer;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "abi.h"
@@ -50,7 +51,8 @@ class Plugin {
   const PJRT_Api* api_ = nullptr;
 };
 
-using Option = std::pair<std::string, int64_t>;
+// A create option of a client; its type must be the one that the plugin expects.
+using Option = std::pair<std::string, std::variant<int64_t, bool, std::string>>;
 
 // Completion of an asynchronous operation.
 class Event {
@@ -85,7 +87,10 @@ class Buffer {
   explicit operator bool() const { return buffer_ != nullptr; }
   PJRT_Buffer* get() const { return buffer_; }
   Event ready() const;
-  // Copies the whole buffer, row-major, to `host` (`size` bytes at least the buffer's).
+  // Copies the whole buffer, row-major, to `host` (`size` bytes at least the buffer's), which must
+  // live until the event is ready. On a plugin whose device memory is the host's, a buffer that is
+  // ready is copied at once, hundreds of times faster than the plugin does it: whoever waits
+  // anyway should wait for ready() first. Nobody may donate the buffer meanwhile.
   Event to_host(void* host, size_t size) const;
   Buffer to_device(PJRT_Device* device) const;
   PJRT_Device* device() const;
