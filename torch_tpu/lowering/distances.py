@@ -8,6 +8,7 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import reductions
+from torch_tpu.lowering.losses import _euclidean_dist
 from torch_tpu.lowering.promotion import cast, promote
 from torch_tpu.lowering.registry import lowering
 
@@ -70,16 +71,6 @@ def _differences(x1, x2):
     return x1[..., :, None, :] - x2[..., None, :, :]
 
 
-@lowering(aten._euclidean_dist.default)
-def _euclidean_dist(x1, x2):
-    """By one matrix product: |x1|^2 - 2 x1.x2 + |x2|^2."""
-    x1, x2 = reductions.to_opmath(x1), reductions.to_opmath(x2)
-    product = jnp.matmul(x1, jnp.swapaxes(x2, -1, -2))
-    squares = [jnp.sum(x * x, -1) for x in (x1, x2)]
-    square = squares[0][..., :, None] + squares[1][..., None, :] - 2 * product
-    return jnp.sqrt(jnp.maximum(square, 0))
-
-
 @lowering(aten._cdist_forward.default, static=("p",))
 def _cdist_forward(x1, x2, p, compute_mode):
     many = x1.shape[-2] > _FEW_ROWS or x2.shape[-2] > _FEW_ROWS
@@ -92,6 +83,8 @@ def _cdist_forward(x1, x2, p, compute_mode):
 
 @lowering(aten._cdist_backward.default, static=("p",))
 def _cdist_backward(grad, x1, x2, p, cdist):
+    if grad.size == 0:  # PyTorch leaves before x1 is broadcast
+        return jnp.zeros_like(x1)
     difference = _differences(x1, x2)
     return jnp.sum(_distance_gradient(difference, grad[..., None], cdist[..., None], p), -2)
 
