@@ -20,8 +20,9 @@ TPU_CHIPS = {
 }
 DEVICES_PER_CHIP = {"TPU v7": 2}
 
-# libtpu writes pages of log lines to standard error unless told not to.
-TPU_QUIET = {"TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
+# Plugins write log lines to standard error unless told not to, libtpu pages of them.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+TPU_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,8 @@ def create_options(name: str) -> dict[str, int]:
 
 def prepare_environment(name: str) -> None:
     """What a plugin must find in the environment before it is loaded. The user's values win."""
-    if name != "tpu":
-        return
-    defaults = dict(TPU_QUIET)
-    if not has_tpu_nodes():
+    defaults = dict(TPU_QUIET if name == "tpu" else QUIET)
+    if name == "tpu" and not has_tpu_nodes():
         # libtpu would ask the cloud's metadata server, for minutes where there is none.
         defaults["TPU_SKIP_MDS_QUERY"] = "1"
     for variable, value in defaults.items():

@@ -22,7 +22,7 @@ def ordinal(device: DeviceLike = None) -> int:
 
 def device_count() -> int:
     """The number of devices; 0 where there is none. Does not load the plugin, never raises."""
-    if _C.is_initialized():
+    if is_initialized():
         return _C.device_count()
     try:
         return runtime.expected_device_count()
@@ -36,7 +36,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether the plugin is loaded and its client made."""
+    """Whether the plugin is loaded and its client made; False in a forked child."""
     return _C.is_initialized() and not _C.is_in_bad_fork()
 
 

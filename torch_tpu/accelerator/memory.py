@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torch_tpu import _C
-from torch_tpu.accelerator.devices import DeviceLike, ordinal
+from torch_tpu.accelerator.devices import DeviceLike, is_initialized, ordinal
 from torch_tpu.accelerator.properties import get_device_properties
 
 OutOfMemoryError = torch.OutOfMemoryError
@@ -25,14 +25,14 @@ def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     Empty before the device is first used.
     """
     stats: dict[str, Any] = OrderedDict()
-    if _C.is_initialized():
+    if is_initialized():
         _flatten("", memory_stats_as_nested_dict(device), stats)
     return stats
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     """What memory_stats flattens: ``{"allocated_bytes": {"all": {"current": ...}}}``."""
-    if not _C.is_initialized():
+    if not is_initialized():
         return {}
     raw = _C.memory_stats(ordinal(device))
     in_bytes = {
@@ -81,13 +81,13 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    if _C.is_initialized():
+    if is_initialized():
         _C.reset_peak_memory_stats(ordinal(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Starts the totals of allocated and freed bytes, and the failures, again from zero."""
-    if _C.is_initialized():
+    if is_initialized():
         _C.reset_accumulated_memory_stats(ordinal(device))
 
 
@@ -105,7 +105,7 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def empty_cache() -> None:
-    if _C.is_initialized():
+    if is_initialized():
         _C.empty_cache()
 
 
