@@ -38,13 +38,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=500)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        f"{arguments.size} x {arguments.size} float32, {torch.tpu.get_device_name()}, us per call"
-    )
+    size, device_name = arguments.size, torch.tpu.get_device_name()
+    print(f"{size} x {size} float32, {device_name}, us per call")
     for name, case in CASES.items():
         times = []
         for device in ("cpu", "tpu"):
-            x = torch.ones(arguments.size, arguments.size, device=device)
+            x = torch.ones(size, size, device=device)
             case(x)  # compiles
             times.append(microseconds(lambda c=case, x=x: c(x), arguments.repeats, device))
         print(f"{name:<12} cpu {times[0]:8.2f}   tpu {times[1]:8.2f}")
