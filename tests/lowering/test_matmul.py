@@ -1,0 +1,169 @@
+"""Matrix products beside CPU PyTorch."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+from shadow import Shadow, run_rule, run_samples, to_array, to_tensor
+from torch.testing import assert_close
+from torch.testing._internal.common_methods_invocations import op_db
+
+from torch_tpu.lowering import matmul
+
+aten = torch.ops.aten
+
+OPS = {
+    "mm": 4,
+    "bmm": 4,
+    "addmm": 4,
+    "addmv": 3,
+    "addr": 3,
+    "addbmm": 4,
+    "baddbmm": 3,
+    "mv": 2,
+    "dot": 2,
+    "vdot": 2,
+    "einsum": 6,
+    "tensordot": 3,
+    "nn.functional.bilinear": 3,
+    "nn.functional.linear": 4,
+}
+DTYPES = [torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.int8]
+
+
+@pytest.mark.parametrize("op", [op for op in op_db if op.name in OPS], ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_samples(op, dtype):
+    if dtype not in op.supported_dtypes("cpu"):
+        pytest.skip("not on the CPU")
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+    if op.name == "addbmm":  # the CPU rounds after each matrix of the batch
+        tolerance *= 10
+    plain = dtype == torch.float32
+    limit = OPS[op.name] if plain else 2
+    assert run_samples(op, dtype, grad=plain, limit=limit, rtol=tolerance, atol=tolerance).seen
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float16], ids=str)
+def test_addr(dtype):
+    vector = torch.tensor([0, 1, 1]).to(dtype)
+    number = bool if dtype == torch.bool else int
+    with Shadow() as shadow:
+        for beta, alpha in ((number(1), number(1)), (number(0), number(1)), (number(1), number(0))):
+            torch.addr(torch.eye(3).to(dtype), vector, vector, beta=beta, alpha=alpha)
+    assert shadow.seen == {"aten.addr.default": 3}
+
+
+def test_beta_of_zero_ignores_self():
+    nan, matrix = torch.full((3, 3), torch.nan), torch.randn(3, 3)
+    with Shadow() as shadow:
+        torch.addmm(nan, matrix, matrix, beta=0)
+        torch.addmv(nan[0], matrix, matrix[0], beta=0)
+        torch.addr(nan, matrix[0], matrix[0], beta=0)
+        torch.baddbmm(nan[None], matrix[None], matrix[None], beta=0)
+        torch.addbmm(nan, matrix[None], matrix[None], beta=0)
+        torch.addmm(nan[:, :1], matrix, matrix)
+    assert sum(shadow.seen.values()) == 6
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 2), (2, 0, 3), (2, 3, 0)], ids=str)
+def test_zero_sizes(sizes):
+    rows, inner, columns = sizes
+    lhs, rhs = torch.randn(rows, inner), torch.randn(inner, columns)
+    with Shadow() as shadow:
+        lhs @ rhs
+        lhs[None] @ rhs[None]
+        torch.addmm(torch.ones(rows, columns), lhs, rhs)
+        torch.addmv(torch.ones(rows), lhs, torch.ones(inner))
+    assert sum(shadow.seen.values()) == 4
+
+
+@pytest.mark.parametrize("use_gelu", [False, True])
+def test_addmm_activation(use_gelu):
+    with Shadow() as shadow:
+        aten._addmm_activation(
+            torch.randn(4), torch.randn(3, 5), torch.randn(5, 4), use_gelu=use_gelu
+        )
+    assert shadow.seen
+
+
+def test_int64_without_a_dot(monkeypatch):
+    """What TPUs run, run here."""
+    monkeypatch.setattr(
+        matmul.lax, "platform_dependent", lambda *operands, tpu, default: tpu(*operands)
+    )
+    lhs = torch.randint(-(2**40), 2**40, (2, 3, 4))
+    rhs = torch.randint(-(2**40), 2**40, (2, 4, 5))
+    with Shadow() as shadow:
+        lhs @ rhs
+        lhs[0] @ rhs[0]
+        lhs[0] @ rhs[0, :, 0]
+        torch.dot(lhs[0, 0], rhs[0, :, 0])
+        torch.addbmm(lhs[0] @ rhs[0], lhs, rhs)
+    assert sum(shadow.seen.values()) == 6
+
+
+def test_int_mm():
+    lhs = torch.randint(-128, 127, (17, 8), dtype=torch.int8)
+    rhs = torch.randint(-128, 127, (8, 16), dtype=torch.int8)
+    with Shadow() as shadow:
+        torch._int_mm(lhs, rhs)
+    assert shadow.seen
+
+
+def test_weight_int8pack_mm():
+    weight = torch.randint(-128, 127, (32, 64), dtype=torch.int8)
+    with Shadow(rtol=2e-2, atol=2e-1) as shadow:
+        torch._weight_int8pack_mm(
+            torch.randn(4, 64, dtype=torch.bfloat16), weight, torch.rand(32, dtype=torch.bfloat16)
+        )
+    assert shadow.seen
+
+
+@pytest.mark.parametrize("rowwise", [False, True])
+def test_scaled_mm(rowwise):
+    lhs, rhs = torch.randn(16, 32), torch.randn(48, 32).T
+    scale_a = torch.rand(16, 1) if rowwise else torch.tensor(0.5)
+    scale_b = torch.rand(1, 48) if rowwise else torch.tensor(2.0)
+    lhs, rhs = lhs.to(torch.float8_e4m3fn), rhs.to(torch.float8_e4m3fn)
+    bias = torch.randn(48, dtype=torch.bfloat16)
+    got = run_rule(
+        aten._scaled_mm.default,
+        (lhs, rhs, scale_a, scale_b, bias),
+        {"out_dtype": torch.float32},
+    )
+    expected = (lhs.float() * scale_a) @ (rhs.float() * scale_b) + bias.float()
+    assert_close(to_tensor(got, torch.float32), expected)
+
+
+def test_grouped_mm():
+    ends = torch.tensor([2, 2, 5, 8], dtype=torch.int32)
+    parts = [slice(0, 2), slice(2, 2), slice(2, 5), slice(5, 8)]
+    flat, other, stack = torch.randn(8, 6), torch.randn(8, 5), torch.randn(4, 6, 5)
+
+    def check(self, mat2, expected):
+        got = run_rule(aten._grouped_mm.default, (self, mat2, ends), {})
+        assert_close(to_tensor(got, torch.float32), expected)
+
+    check(flat, stack, torch.cat([flat[p] @ w for p, w in zip(parts, stack, strict=True)]))
+    check(
+        stack.mT,
+        flat.T.contiguous(),
+        torch.cat([w.T @ flat.T[:, p] for p, w in zip(parts, stack, strict=True)], dim=1),
+    )
+    check(flat.T.contiguous(), other, torch.stack([flat.T[:, p] @ other[p] for p in parts]))
+
+
+def test_narrow_floats_accumulate_in_float32():
+    lhs = torch.rand(2, 4096, dtype=torch.bfloat16)
+    got = run_rule(aten.mm.default, (lhs, lhs.T.contiguous()), {})
+    assert got.dtype == jnp.float32
+    assert_close(to_tensor(got, torch.float32), lhs.float() @ lhs.float().T, rtol=1e-4, atol=0)
+
+
+def test_lowers_for_every_platform():
+    with jax.enable_x64(True):
+        operand = jnp.asarray(to_array(torch.ones(3, 3, dtype=torch.int64)))
+        for platform in ("cpu", "tpu", "cuda"):
+            exported = jax.export.export(jax.jit(matmul.mm), platforms=[platform])(operand, operand)
+            assert ("dot_general" in exported.mlir_module()) == (platform != "tpu")
