@@ -11,7 +11,6 @@ def _autoload() -> None:
 
 
 import importlib  # noqa: E402
-import importlib.util  # noqa: E402
 import sys  # noqa: E402
 import warnings  # noqa: E402
 from typing import Any  # noqa: E402
@@ -37,20 +36,10 @@ def _alias_submodules(accelerator: Any) -> None:
         sys.modules[f"torch.tpu.{name.removeprefix(prefix)}"] = sys.modules[name]
 
 
-def _register() -> None:
+def _register(_C: Any) -> None:
     torch.utils.rename_privateuse1_backend("tpu")
-    try:
-        from torch_tpu import _C
-    except ImportError as error:
-        raise ImportError(
-            f"torch_tpu's C++ extension does not fit torch {torch.__version__} ({error}); rebuild "
-            "it: pip install -e . --no-build-isolation"
-        ) from error
     _C.register()
     _C.set_runtime(_deferred("torch_tpu.runtime", "resolve"))
-    _C.set_compiler(
-        _deferred("torch_tpu.compiler", "describe"), _deferred("torch_tpu.compiler", "compile")
-    )
 
     from torch_tpu import accelerator
 
@@ -73,11 +62,14 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY_MODULES])
 
 
-if importlib.util.find_spec("torch_tpu._C") is not None:
-    _register()
-else:
+try:
+    from torch_tpu import _C
+except ImportError as error:
+    # torch imports this package by itself and must stay usable; so must the lowering rules.
     warnings.warn(
-        "torch_tpu._C is not built, so torch has no tpu device: run make setup, or "
-        "pip install -e . --no-build-isolation",
+        f"torch has no tpu device, because torch_tpu's extension can't be loaded ({error}): "
+        "run make setup, or pip install -e . --no-build-isolation",
         stacklevel=2,
     )
+else:
+    _register(_C)
