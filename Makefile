@@ -8,6 +8,7 @@ export TORCH_DEVICE_BACKEND_AUTOLOAD ?= 1
 export MAX_JOBS ?= 2
 
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
+CPP     := $(SOURCES) $(shell find tests/cpp -name '*.cpp')
 
 .PHONY: setup build demo test conformance bench cpp-test lint format typecheck docs clean
 
@@ -44,23 +45,25 @@ bench: build
 	$(BIN)/python benchmarks/dispatch.py $(ARGS)
 
 # The PJRT layer knows nothing of torch, so its tests build in seconds and run without Python.
-CPP_TESTS := $(wildcard tests/cpp/*.cpp)
+# jaxlib carries XLA's FFI header, which they register handlers with.
+CXX_TEST := $(CXX) -std=c++20 -O1 -g -Wall -Wextra -isystem $(VENV)/lib/python3*/site-packages/jaxlib/include
 cpp-test: $(STAMPS)/package
 	mkdir -p build
-	$(CXX) -std=c++20 -O1 -g -Wall -Icsrc $(CPP_TESTS) $(wildcard csrc/pjrt/*.cpp) -ldl -pthread -o build/cpp_test
-	TORCH_TPU_PJRT_PLUGIN="$$($(BIN)/python -m torch_tpu.runtime)" build/cpp_test
+	$(CXX_TEST) -shared -fPIC tests/cpp/pjrt/fake_plugin.cpp -o build/fake_plugin.so
+	$(CXX_TEST) tests/cpp/pjrt/plugin_test.cpp csrc/pjrt/*.cpp -ldl -pthread -o build/plugin_test
+	TF_CPP_MIN_LOG_LEVEL=3 build/plugin_test "$$($(BIN)/python -m torch_tpu.runtime)" build/fake_plugin.so
 
 lint: $(STAMPS)/package
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/python -m mypy
 	$(BIN)/python -m torch_tpu.environment --check docs/environment.md
 
 format: $(STAMPS)/package
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(SOURCES)
+	$(BIN)/clang-format -i $(CPP)
 
 docs: $(STAMPS)/package
 	$(BIN)/python -m torch_tpu.environment docs/environment.md
