@@ -49,9 +49,9 @@ bench: build
 CXX_TEST := $(CXX) -std=c++20 -O1 -g -Wall -Wextra -isystem $(VENV)/lib/python3*/site-packages/jaxlib/include
 cpp-test: $(STAMPS)/package
 	mkdir -p build
-	$(CXX_TEST) -shared -fPIC tests/cpp/pjrt/fake_plugin.cpp -o build/fake_plugin.so
+	$(CXX_TEST) -shared -fPIC tests/cpp/pjrt/fake_plugin.cpp -o $(CURDIR)/build/fake_plugin.so
 	$(CXX_TEST) tests/cpp/pjrt/plugin_test.cpp csrc/pjrt/*.cpp -ldl -pthread -o build/plugin_test
-	TF_CPP_MIN_LOG_LEVEL=3 build/plugin_test "$$($(BIN)/python -m torch_tpu.runtime)" build/fake_plugin.so
+	TF_CPP_MIN_LOG_LEVEL=3 build/plugin_test "$$($(BIN)/python -m torch_tpu.runtime)" $(CURDIR)/build/fake_plugin.so
 
 lint: $(STAMPS)/package
 	$(BIN)/ruff check .

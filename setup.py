@@ -30,7 +30,7 @@ extension = CppExtension(
     name="torch_tpu._C",
     sources=sources,
     include_dirs=[str(root / "csrc")],
-    extra_compile_args=["-std=c++20", "-O2", "-fvisibility=hidden", "-Wall", *sanitize],
+    extra_compile_args=["-std=c++20", "-O2", "-fvisibility=hidden", "-g0", "-Wall", *sanitize],
     extra_link_args=["-ldl", *sanitize],
 )
 
