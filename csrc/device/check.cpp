@@ -1,0 +1,16 @@
+// Errors that a program reports by value, raised as PyTorch's exceptions.
+#include <c10/util/Exception.h>
+
+#include "device/runtime.h"
+
+namespace torch_tpu {
+
+void raise_check(const Check& check, const char* op) {
+  TORCH_CHECK_INDEX(check.error != "IndexError", check.message);
+  TORCH_CHECK_VALUE(check.error != "ValueError", check.message);
+  TORCH_CHECK_TYPE(check.error != "TypeError", check.message);
+  TORCH_CHECK_LINALG(check.error != "LinAlgError", check.message);
+  TORCH_CHECK(false, check.message, " (in ", op, ")");
+}
+
+}  // namespace torch_tpu

@@ -1,0 +1,269 @@
+#include "eager/call.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <c10/core/DefaultDtype.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "device/device.h"
+
+namespace torch_tpu {
+
+namespace {
+
+enum class Tag : uint8_t {
+  kNone, kBool, kInt, kFloat, kComplex, kString, kDevice, kGenerator, kList, kTensor,
+  kRuntimeNumber, kHostTensor,
+};
+
+bool is_tpu(const c10::TensorImpl& tensor) {
+  return tensor.device_type() == c10::DeviceType::PrivateUse1;
+}
+
+// The dims that a Value written through this tensor would have: the tensor's own, in memory order.
+void natural_dims(const c10::TensorImpl& tensor, Slot& slot) {
+  slot.dtype = c10::typeMetaToScalarType(tensor.dtype());
+  const size_t item = tensor.itemsize();
+  const size_t storage_bytes = tensor.unsafe_storage().nbytes();
+  auto sizes = tensor.sizes();
+  bool whole = tensor.storage_offset() == 0 && tensor.numel() * item == storage_bytes;
+  if (whole && tensor.is_contiguous()) {
+    slot.dims.assign(sizes.begin(), sizes.end());
+  } else if (whole && tensor.is_non_overlapping_and_dense()) {
+    auto strides = tensor.strides();
+    Dims order(sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+    for (int64_t dim : order) slot.dims.push_back(sizes[dim]);
+  } else {
+    slot.dims.push_back(static_cast<int64_t>(storage_bytes / item));
+  }
+}
+
+void check_usable(const c10::TensorImpl& tensor) {
+  TORCH_CHECK(tensor.has_storage() &&
+                  tensor.unsafe_storage().device_type() == c10::DeviceType::PrivateUse1,
+              "torch_tpu: got a tensor that says it is on ", tensor.device(),
+              " but has no storage there (a fake or meta tensor reached a device kernel)");
+  TORCH_CHECK(tensor.unsafe_storage().nbytes() != 0 || tensor.numel() == 0,
+              "The tensor has a non-zero number of elements, but its data is not allocated yet: "
+              "its storage was resized to nothing");
+}
+
+}  // namespace
+
+Call::Call(const Op& op, torch::jit::Stack& stack)
+    : op(op), stack(stack), first(stack.size() - op.arguments.size()) {
+  find_device();
+  key.add(ordinal);
+  key.add(c10::get_default_dtype_as_scalartype());
+  for (size_t i = 0; i < op.arguments.size(); ++i) {
+    add(stack[first + i], op.arguments[i], op.arguments[i].runtime);
+  }
+  decide_donation();
+}
+
+void Call::find_device() {
+  c10::Device found(c10::DeviceType::CPU);
+  auto look = [&](const c10::IValue& value) {
+    if (!value.isTensor() || !value.toTensor().defined()) return;
+    const c10::TensorImpl& tensor = *value.toTensor().unsafeGetTensorImpl();
+    if (!is_tpu(tensor)) return;
+    if (ordinal == -1) {
+      ordinal = tensor.device().index();
+    } else {
+      TORCH_CHECK(ordinal == tensor.device().index(),
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(), "!");
+    }
+  };
+  for (size_t i = 0; i < op.arguments.size(); ++i) {
+    const c10::IValue& value = argument(i);
+    if (value.isTensor()) {
+      look(value);
+    } else if (value.isList()) {
+      for (const c10::IValue& each : value.toListRef()) look(each);
+    } else if (value.isDevice() && ordinal == -1) {
+      ordinal = value.toDevice().index();
+    }
+  }
+  ordinal = Runtime::get().checked(ordinal);
+}
+
+void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
+  if (value.isTensor()) {
+    if (!value.toTensor().defined()) {
+      key.add(Tag::kNone);
+      return;
+    }
+    if (argument.index && value.toTensor().is_cpu()) {
+      value = value.toTensor().to(c10::Device(c10::DeviceType::PrivateUse1, ordinal));
+    }
+    const c10::TensorImpl& tensor = *value.toTensor().unsafeGetTensorImpl();
+    if (is_tpu(tensor)) {
+      add_tensor(tensor, argument.written);
+    } else {
+      TORCH_CHECK(tensor.device_type() == c10::DeviceType::CPU && tensor.dim() == 0 &&
+                      !argument.written,
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(), "!");
+      add_host_number(tensor, true);
+    }
+  } else if (value.isNone()) {
+    key.add(Tag::kNone);
+  } else if (value.isBool()) {
+    if (runtime) {
+      key.add(Tag::kRuntimeNumber);
+      key.add(NumberKind::kBool);
+      ints.push_back(value.toBool());
+    } else {
+      key.add(Tag::kBool);
+      key.add(value.toBool());
+    }
+  } else if (value.isInt()) {
+    if (runtime) {
+      key.add(Tag::kRuntimeNumber);
+      key.add(NumberKind::kInt);
+      ints.push_back(value.toInt());
+    } else {
+      key.add(Tag::kInt);
+      key.add(value.toInt());
+    }
+  } else if (value.isDouble()) {
+    if (runtime) {
+      key.add(Tag::kRuntimeNumber);
+      key.add(NumberKind::kFloat);
+      floats.push_back(value.toDouble());
+    } else {
+      key.add(Tag::kFloat);
+      key.add(value.toDouble());
+    }
+  } else if (value.isComplexDouble()) {
+    c10::complex<double> number = value.toComplexDouble();
+    if (runtime) {
+      key.add(Tag::kRuntimeNumber);
+      key.add(NumberKind::kComplex);
+      floats.push_back(number.real());
+      floats.push_back(number.imag());
+    } else {
+      key.add(Tag::kComplex);
+      key.add(number);
+    }
+  } else if (value.isString()) {
+    key.add(Tag::kString);
+    key.add_string(value.toStringRef());
+  } else if (value.isList()) {
+    key.add(Tag::kList);
+    // Index tensors may be replaced, so the list is made our own before it is walked.
+    if (argument.index) value = value.deepcopy();
+    auto items = value.toListRef();
+    key.add(static_cast<uint32_t>(items.size()));
+    for (const c10::IValue& item : items) add(const_cast<c10::IValue&>(item), argument, runtime);
+  } else if (value.isDevice()) {
+    key.add(Tag::kDevice);
+  } else if (value.isGenerator()) {
+    key.add(Tag::kGenerator);
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op.name, ": argument ", argument.name, " of type ",
+                                value.tagKind(), " is not supported on tpu");
+  }
+}
+
+void Call::add_host_number(const c10::TensorImpl& tensor, bool) {
+  auto dtype = c10::typeMetaToScalarType(tensor.dtype());
+  key.add(Tag::kHostTensor);
+  key.add(dtype);
+  key.add(tensor.is_wrapped_number());
+  at::Scalar number = at::_local_scalar_dense(at::Tensor(
+      c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(&tensor))));
+  if (number.isComplex()) {
+    auto value = number.toComplexDouble();
+    floats.push_back(value.real());
+    floats.push_back(value.imag());
+  } else if (number.isFloatingPoint()) {
+    floats.push_back(number.toDouble());
+  } else if (number.isBoolean()) {
+    ints.push_back(number.toBool());
+  } else {
+    ints.push_back(number.type() == c10::ScalarType::UInt64
+                       ? static_cast<int64_t>(number.toUInt64())
+                       : number.toLong());
+  }
+}
+
+uint32_t Call::slot_of(const c10::TensorImpl& tensor) const {
+  const Cell* cell = &Cell::of(*tensor.unsafe_storage().unsafeGetStorageImpl());
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].cell == cell) return i;
+  }
+  return static_cast<uint32_t>(slots.size());
+}
+
+View Call::view(const c10::TensorImpl& tensor) const {
+  uint32_t place = slot_of(tensor);
+  const Slot& slot = slots[place];
+  bool identity = tensor.storage_offset() == 0 && tensor.is_contiguous() &&
+                  tensor.sizes() == c10::IntArrayRef(slot.dims) &&
+                  c10::typeMetaToScalarType(tensor.dtype()) == slot.dtype &&
+                  !tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
+                                            c10::DispatchKeySet(c10::DispatchKey::Negative));
+  return {place, identity};
+}
+
+uint32_t Call::add_slot(const c10::TensorImpl& tensor) {
+  Slot slot;
+  slot.cell = &Cell::of(*tensor.unsafe_storage().unsafeGetStorageImpl());
+  slot.value = slot.cell->load();
+  if (slot.value) {
+    slot.dims = slot.value->dims();
+    slot.dtype = slot.value->dtype();
+  } else {
+    natural_dims(tensor, slot);
+  }
+  key.add(slot.value != nullptr);
+  key.add(slot.dtype);
+  key.add_ints(slot.dims);
+  slots.push_back(std::move(slot));
+  return static_cast<uint32_t>(slots.size() - 1);
+}
+
+void Call::add_tensor(const c10::TensorImpl& tensor, bool written) {
+  check_usable(tensor);
+  key.add(Tag::kTensor);
+  uint32_t place = slot_of(tensor);
+  key.add(place);
+  if (place == slots.size()) add_slot(tensor);
+  slots[place].written |= written;
+  View seen = view(tensor);
+  key.add(seen.identity);
+  if (!seen.identity) {
+    key.add(c10::typeMetaToScalarType(tensor.dtype()));
+    key.add_ints(tensor.sizes());
+    key.add_ints(tensor.strides());
+    key.add(tensor.storage_offset());
+    key.add(tensor.key_set().has(c10::DispatchKey::Conjugate));
+    key.add(tensor.key_set().has(c10::DispatchKey::Negative));
+  }
+}
+
+void Call::decide_donation() {
+  for (Slot& slot : slots) {
+    if (!slot.written) continue;
+    slot.donated = slot.value && slot.value.use_count() == 2;  // the cell's and ours
+    key.add(slot.donated);
+  }
+}
+
+void Call::draw_random() {
+  std::optional<at::Generator> generator;
+  if (op.generator >= 0 && argument(op.generator).isGenerator()) {
+    generator = argument(op.generator).toGenerator();
+  }
+  auto [seed, offset] = next_random(generator, ordinal);
+  ints.push_back(static_cast<int64_t>(seed));
+  ints.push_back(static_cast<int64_t>(offset));
+}
+
+}  // namespace torch_tpu

@@ -1,0 +1,49 @@
+#include "eager/op.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+
+namespace torch_tpu {
+
+namespace {
+
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+c10::TypePtr element_type_of(c10::TypePtr type) {
+  while (true) {
+    if (auto optional = type->cast<c10::OptionalType>()) {
+      type = optional->getElementType();
+    } else if (auto list = type->cast<c10::ListType>()) {
+      type = list->getElementType();
+    } else {
+      return type;
+    }
+  }
+}
+
+}  // namespace
+
+Op::Op(const c10::OperatorHandle& handle)
+    : handle(handle), name(full_name(handle.operator_name())) {
+  for (const c10::Argument& each : handle.schema().arguments()) {
+    c10::TypePtr type = element_type_of(each.type());
+    Argument argument;
+    argument.name = each.name();
+    argument.written = each.alias_info() != nullptr && each.alias_info()->isWrite();
+    argument.number =
+        type->kind() == c10::TypeKind::NumberType || type->kind() == c10::TypeKind::FloatType;
+    argument.integer = type->kind() == c10::TypeKind::IntType;
+    argument.kwarg_only = each.kwarg_only();
+    argument.out = each.is_out();
+    argument.index = each.name() == "indices";
+    if (type->kind() == c10::TypeKind::GeneratorType) generator = static_cast<int>(arguments.size());
+    arguments.push_back(std::move(argument));
+  }
+  const auto& tags = handle.getTags();
+  random = std::ranges::find(tags, at::Tag::nondeterministic_seeded) != tags.end();
+}
+
+}  // namespace torch_tpu

@@ -1,0 +1,37 @@
+// What the recorder knows of an ATen op: its schema, boiled down to what a call needs.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace torch_tpu {
+
+struct Argument {
+  std::string name;
+  bool written = false;     // the schema says so
+  bool number = false;      // Scalar, float or a list of them
+  bool integer = false;     // int or a list of them
+  bool runtime = false;     // numbers for it are program inputs; known once the op is described
+  bool kwarg_only = false;
+  bool out = false;
+  bool index = false;       // index tensors may be on the CPU, as on CUDA
+};
+
+struct Op {
+  explicit Op(const c10::OperatorHandle& handle);
+
+  const c10::OperatorHandle handle;
+  const std::string name;  // "aten::add.Tensor"
+  std::vector<Argument> arguments;
+  int generator = -1;  // which argument is the Generator
+  bool random = false;
+
+  // Filled in by the compiler on the first call, under its lock.
+  std::atomic<bool> described{false};
+  bool has_rule = false;
+};
+
+}  // namespace torch_tpu

@@ -1,0 +1,99 @@
+// Which ops get a recorder: every ATen op that PyTorch does not compose from others, and those
+// composed ones that are worth a program of their own.
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <list>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "eager/composites.h"
+#include "eager/execute.h"
+#include "eager/native_kernels.h"
+#include "eager/recorder.h"
+
+namespace torch_tpu {
+
+namespace {
+
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasKernelForDispatchKey(key);
+}
+
+bool wants_recorder(const c10::OperatorHandle& op) {
+  if (is_recorded_composite(op.operator_name())) return true;
+  return !has_kernel(op, c10::DispatchKey::CompositeImplicitAutograd) &&
+         !has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) &&
+         !has_kernel(op, c10::DispatchKey::PrivateUse1);
+}
+
+// Recorders by op name. They live as long as the process, as the dispatcher's kernels do.
+class Recorders {
+ public:
+  std::shared_ptr<Recorder> get(const c10::OperatorHandle& op) {
+    std::lock_guard lock(mutex_);
+    auto& recorder = by_name_[full_name(op.operator_name())];
+    if (!recorder) recorder = std::make_shared<Recorder>(op);
+    return recorder;
+  }
+  static Recorders& instance() {
+    alignas(Recorders) static std::byte memory[sizeof(Recorders)];
+    static Recorders& recorders = *::new (memory) Recorders();
+    return recorders;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Recorder>> by_name_;
+};
+
+// What the dispatcher owns; the recorder itself is shared with record().
+class RecorderKernel final : public c10::OperatorKernel {
+ public:
+  explicit RecorderKernel(std::shared_ptr<Recorder> recorder) : recorder_(std::move(recorder)) {}
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    recorder_->run(*stack);
+  }
+
+ private:
+  std::shared_ptr<Recorder> recorder_;
+};
+
+// Ops of other libraries (torchvision::nms) that have no tpu kernel.
+void run_unregistered(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Recorders::instance().get(op)->run(*stack);
+}
+
+}  // namespace
+
+void record(const char* name, const char* overload, torch::jit::Stack& stack) {
+  auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+  Recorders::instance().get(op)->run(stack);
+}
+
+void register_kernels() {
+  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1,
+                                __FILE__, __LINE__);
+  static torch::Library others(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__,
+                               __LINE__);
+  register_native_kernels(library);
+  register_copy_kernels(library);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    auto op = dispatcher.findSchema(name);
+    if (!op.has_value() || !wants_recorder(*op)) continue;
+    auto kernel = std::make_unique<RecorderKernel>(Recorders::instance().get(*op));
+    library.impl(full_name(name).c_str(),
+                 torch::CppFunction::makeFromBoxedKernel(
+                     c10::BoxedKernel::makeFromFunctor(std::move(kernel))));
+  }
+  others.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unregistered>());
+}
+
+}  // namespace torch_tpu
