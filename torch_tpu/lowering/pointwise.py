@@ -199,12 +199,12 @@ def lerp(self, end, weight):
 
 
 @lowering(aten.addcmul.default)
-def addcmul(self, tensor1, tensor2, *, value=1):
+def addcmul(self, tensor1, tensor2, value=1):
     self, tensor1, tensor2, value = promote(self, tensor1, tensor2, value)
     return self + value * tensor1 * tensor2
 
 
 @lowering(aten.addcdiv.default)
-def addcdiv(self, tensor1, tensor2, *, value=1):
+def addcdiv(self, tensor1, tensor2, value=1):
     self, tensor1, tensor2, value = promote(self, tensor1, tensor2, value)
     return self + value * tensor1 / tensor2
