@@ -124,7 +124,6 @@ def apply_environment() -> None:
     mode = environment_mode()
     if mode is not None:
         set_eager_mode(mode)
-    _C.set_fallback_policy(environment.read("TORCH_TPU_FALLBACK"))
     if environment.read("TORCH_TPU_NAN_CHECKS"):
         _C.set_nan_checks(True)
     if environment.read("TORCH_TPU_PRINT_OPS"):

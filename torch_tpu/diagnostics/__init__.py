@@ -1,6 +1,10 @@
 """What happened so far: counts of ops, programs, cache hits, and ops that ran on the CPU."""
 
 from torch_tpu import _C
+from torch_tpu.diagnostics import fallback
+from torch_tpu.diagnostics.fallback import fallback_policy, fallbacks
+
+__all__ = ["counters", "fallback_policy", "fallbacks", "reset_counters"]
 
 
 def counters() -> dict[str, int]:
@@ -9,9 +13,6 @@ def counters() -> dict[str, int]:
 
 
 def reset_counters() -> None:
+    """Starts counters() and fallbacks() again from zero."""
     _C.reset_counters()
-
-
-def fallbacks() -> dict[str, int]:
-    """How often each op without a lowering ran on the CPU, by overload name."""
-    return _C.fallbacks()
+    fallback.reset()
