@@ -131,6 +131,8 @@ def test_zero_dim_and_empty_storages():
     check(one, one[0].t().unsqueeze(0))
     empty = torch.empty(3, 0)
     check(empty, empty.t())
+    ragged = numbered(6, 5)
+    check(ragged, ragged.unfold(1, 2, 3))
     odd = numbered(5)
     check(odd, odd[:4].view(torch.float64))
     flags = torch.tensor([[True, False], [False, True]])

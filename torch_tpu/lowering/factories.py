@@ -41,9 +41,12 @@ def _arange_length(start, end, step):
 
 @lowering(aten.arange.start_step, aten.arange.start_out, static=RANGE_NUMBERS)
 def arange(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
-    if dtype is not None and not dtype.is_floating_point:
+    if dtype == torch.int64:
         start, end, step = int(start), int(end), int(step)
-    return _progression(start, step, _arange_length(start, end, step), dtype)
+    length = _arange_length(start, end, step)
+    if dtype is not None and not dtype.is_floating_point:
+        start, step = int(start), int(step)
+    return _progression(start, step, length, dtype)
 
 
 @lowering(aten.arange.start, static=RANGE_NUMBERS)
@@ -88,6 +91,15 @@ def _between(start, end, steps, dtype):
     return jnp.where(place < steps // 2, forward, backward)
 
 
+def _between_integers(start, end, steps, dtype):
+    """linspace of an integer dtype, exact: XLA would round a step before it is multiplied."""
+    start, end = (
+        jnp.asarray(bound).astype(dtypes.to_jax(dtype)).astype(jnp.int64) for bound in (start, end)
+    )
+    parts = max(1, steps - 1)
+    return lax.div(start * parts + (end - start) * lax.iota(jnp.int64, steps), jnp.int64(parts))
+
+
 def _overloads(packet):
     names = ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
     outs = ("out", "Tensor_Tensor_out", "Tensor_Scalar_out", "Scalar_Tensor_out")
@@ -101,6 +113,8 @@ def _rounded(values, dtype):
 
 @lowering(*_overloads(aten.linspace))
 def linspace(start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None):
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        return _between_integers(start, end, steps, dtype)
     return _rounded(_between(start, end, steps, dtype), dtype)
 
 

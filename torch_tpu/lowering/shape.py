@@ -68,7 +68,7 @@ def _rolled(array, shift, dim):
 
 @lowering(aten.rot90.default)
 def rot90(self, k=1, dims=(0, 1)):
-    return jnp.rot90(self, k, dims)
+    return jnp.rot90(self, k, tuple(dims))
 
 
 @lowering(aten.repeat.default)

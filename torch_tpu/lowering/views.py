@@ -406,7 +406,7 @@ def _strided(dims: Dims, spec: ViewSpec) -> list[Stage]:
     stages: list[Stage] = []
     sizes = tuple(group.size for group in groups)
     padded = tuple(cut.padded for cut in cuts)
-    if any(cut.window != (0, cut.padded) for cut in cuts):
+    if any(cut.window != (0, group.size) for cut, group in zip(cuts, groups, strict=True)):
         stages += _reshaped(dims, sizes)
         if padded != sizes:
             stages.append(PadEnd(sizes, padded))
