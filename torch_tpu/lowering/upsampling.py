@@ -74,8 +74,6 @@ def _linear_taps(in_size, out_size, align_corners, scale):
 
 
 def _cubic_taps(in_size, out_size, align_corners, scale):
-    if in_size == out_size and align_corners:
-        scale = None
     return _kernel_taps(in_size, out_size, align_corners, scale, 2, lambda x: _cubic(x, a=-0.75))
 
 
