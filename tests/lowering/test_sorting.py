@@ -9,7 +9,7 @@ from shadow import Shadow, run_rule, run_samples
 from torch.testing._internal.common_methods_invocations import op_db
 
 aten = torch.ops.aten
-SORTING = "sort argsort msort topk searchsorted bucketize".split()
+SORTING = ["sort", "argsort", "msort", "topk", "searchsorted", "bucketize"]
 NAN, INF = math.nan, math.inf
 
 
