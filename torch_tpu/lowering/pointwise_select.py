@@ -80,3 +80,8 @@ def fill(self, value):
 @lowering(aten.zero.default)
 def zero(self):
     return jnp.zeros_like(self)
+
+
+@lowering(aten.copy.default)
+def copy(self, src, non_blocking=False):
+    return fill(self, src)
