@@ -40,9 +40,8 @@ def _addends(self, dtype, elements):
         self = cast(self, dtype)
     if jnp.issubdtype(self.dtype, jnp.inexact):
         return to_opmath(self)
-    largest = 1 if self.dtype == jnp.bool_ else -int(jnp.iinfo(self.dtype).min)
-    largest = largest or int(jnp.iinfo(self.dtype).max)
-    fits = largest * elements < 2**31
+    bits = 1 if self.dtype == jnp.bool_ else jnp.iinfo(self.dtype).bits
+    fits = 2**bits * elements < 2**31
     return self.astype(jnp.int32 if fits else jnp.int64)
 
 
@@ -120,11 +119,8 @@ def first_place(hits, dim, keepdim):
         return jnp.int32(0)
     length = hits.shape[dim]
     place = lax.broadcasted_iota(jnp.int32, hits.shape, dim % hits.ndim)
-    missed = jnp.int32(max_int32 if length == 0 else length - 1)
+    missed = jnp.int32(length - 1)
     return jnp.min(jnp.where(hits, place, missed), dim, keepdims=keepdim)
-
-
-max_int32 = 2**31 - 1
 
 
 def _extreme(self, dim, keepdim, reduce):
