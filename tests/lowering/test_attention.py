@@ -5,10 +5,13 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from family import Outside
 from shadow import Shadow, run_rule, to_tensor
 from torch.testing import assert_close
 
 aten = torch.ops.aten
+
+OTHERS = Outside("attention")
 
 
 def reference(query, key, value, bias=None, is_causal=False, scale=None):
@@ -158,7 +161,7 @@ def test_flash_attention_for_cpu(dtype, is_causal):
     got = run_rule(op.default, (query, key, value, 0.0, is_causal), {})
     for have, want in zip(got, results, strict=True):
         assert_close(to_tensor(have, want.dtype), want, rtol=tolerance, atol=tolerance)
-    with Shadow(rtol=tolerance, atol=tolerance) as shadow:
+    with Shadow(skip=OTHERS, rtol=tolerance, atol=tolerance) as shadow:
         aten._scaled_dot_product_flash_attention_for_cpu_backward(
             torch.randn_like(query), query, key, value, *results, 0.0, is_causal
         )
@@ -191,7 +194,7 @@ def test_masked_softmax(mask_type):
     mask = torch.rand(*{0: (4, 4), 1: (2, 4), 2: (2, 3, 4, 4)}[mask_type]) > 0.6
     mask[..., 0] = False
     whole = torch.rand(2, 3, 4, 4) > 0.6
-    with Shadow() as shadow:
+    with Shadow(skip=OTHERS) as shadow:
         output = torch._masked_softmax(scores, mask, 3, mask_type)
         aten._masked_softmax_backward(torch.randn_like(scores), output, whole, 3)
     assert sum(shadow.seen.values()) == 2
@@ -203,7 +206,7 @@ def test_native_multi_head_attention(need_weights):
     x = torch.randn(3, 5, 8)
     padding = torch.zeros(3, 5, dtype=torch.bool)
     padding[1, 3:] = True
-    with torch.no_grad(), Shadow(rtol=1e-4, atol=1e-5) as shadow:
+    with torch.no_grad(), Shadow(skip=OTHERS, rtol=1e-4, atol=1e-5) as shadow:
         module(x, x, x, need_weights=need_weights)
         module(x, x, x, need_weights=need_weights, attn_mask=torch.ones(5, 5).triu(1).bool())
         module(x, x, x, need_weights=need_weights, key_padding_mask=padding)
@@ -217,7 +220,7 @@ def test_transformer_encoder_layer(norm_first, activation):
     layer = torch.nn.TransformerEncoderLayer(
         8, 2, 16, activation=activation, batch_first=True, norm_first=norm_first
     ).eval()
-    with torch.no_grad(), Shadow(rtol=1e-4, atol=1e-5) as shadow:
+    with torch.no_grad(), Shadow(skip=OTHERS, rtol=1e-4, atol=1e-5) as shadow:
         layer(torch.randn(3, 5, 8))
         layer(torch.randn(3, 5, 8), src_mask=torch.ones(5, 5).triu(1).bool())
     assert shadow.seen["aten._transformer_encoder_layer_fwd.default"] == 2
