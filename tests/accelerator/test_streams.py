@@ -75,8 +75,10 @@ def test_events_order_streams():
 
 def test_event_before_it_is_recorded():
     event = torch.tpu.Event(enable_timing=True)
+    assert isinstance(event, torch.tpu.Event) and isinstance(event, torch.Event)
+    assert not isinstance(torch.tpu.current_stream(), torch.tpu.Event)
     assert event.query()
-    with pytest.raises(RuntimeError, match="recorded"):
+    with pytest.raises(ValueError, match="recorded"):
         event.elapsed_time(torch.tpu.Event(enable_timing=True))
     with pytest.raises(NotImplementedError, match="between processes"):
         torch.tpu.Event(interprocess=True)

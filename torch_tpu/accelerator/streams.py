@@ -19,18 +19,23 @@ class Stream(torch.Stream):
         return f"torch.tpu.Stream(device={self.device}, stream_id={self.stream_id})"
 
 
-class Event(torch.Event):
-    """A moment in a device's work, to wait for or to take the time between."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
+
+
+class Event(torch.Event, metaclass=_EventType):
+    """A moment in a device's work, to wait for or to take the time between.
+
+    Makes plain torch.Event objects: torch's own methods refuse subclasses as arguments.
+    """
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> "Event":
+    ) -> Any:
         if interprocess:
             raise NotImplementedError("events between processes are not supported on tpu")
-        return super().__new__(cls, "tpu", enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"torch.tpu.Event(device={self.device}, event_id={self.event_id})"
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking)
 
 
 def _as_tpu_stream(stream: torch.Stream) -> Stream:
