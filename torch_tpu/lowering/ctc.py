@@ -68,8 +68,9 @@ def _log_alpha(emissions, labels):
 
 def _log_beta(emissions, labels, input_lengths, target_lengths):
     times, _, states = emissions.shape
-    state, last = jnp.arange(states), 2 * target_lengths[:, None]
+    state, last = jnp.arange(states, dtype=jnp.int32), 2 * target_lengths[:, None]
     final = (state == last) | (state == last - 1)
+    certain_end = jnp.where(final, jnp.zeros((), emissions.dtype), _NEVER)
     # Two states on, over a blank: the skip that the later state allows.
     skips = jnp.pad(_may_skip(labels), ((0, 0), (0, 2)))[:, 2:]
 
@@ -78,7 +79,7 @@ def _log_beta(emissions, labels, input_lengths, target_lengths):
         arrived = jnp.logaddexp(log_beta, _later(log_beta, -1))
         arrived = jnp.logaddexp(arrived, jnp.where(skips, _later(log_beta, -2), _NEVER))
         ends = (time == input_lengths - 1)[:, None]
-        arrived = jnp.where(ends, jnp.where(final, 0, _NEVER), arrived)
+        arrived = jnp.where(ends, certain_end, arrived)
         return arrived + emission, arrived + emission
 
     start = jnp.full_like(emissions[0], _NEVER)
@@ -93,10 +94,10 @@ def _loss(log_probs, targets, input_lengths, target_lengths, blank, states):
     log_alpha = jnp.swapaxes(_log_alpha(_emissions(log_probs, labels), labels), 0, 1)
     ends = jnp.maximum(input_lengths - 1, 0)[:, None, None]
     at_end = jnp.take_along_axis(log_alpha, ends, axis=1, mode="clip")[:, 0]
-    state, last = jnp.arange(states), 2 * target_lengths[:, None]
+    state, last = jnp.arange(states, dtype=jnp.int32), 2 * target_lengths[:, None]
     final = (state == last) | (state == last - 1)
     likelihood = jnp.logaddexp.reduce(jnp.where(final, at_end, _NEVER), axis=1)
-    empty = jnp.where(target_lengths == 0, 0, jnp.inf)
+    empty = jnp.where(target_lengths == 0, jnp.zeros_like(likelihood), jnp.inf)
     return jnp.where(input_lengths == 0, empty, -likelihood), log_alpha
 
 

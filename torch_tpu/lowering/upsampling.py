@@ -54,15 +54,11 @@ def _lanczos(x):
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
 
 
-def _kernel_taps(in_size, out_size, align_corners, scale, reach, kernel):
+def _kernel_taps(step, out_size, align_corners, reach, kernel):
     """Taps within ``reach`` inputs of each output's position, weighted by their distance."""
-    if in_size == out_size:  # PyTorch copies, whatever scale it was given
-        positions = np.arange(out_size, dtype=np.float64)
-    else:
-        step = _scale(in_size, out_size, scale, align_corners)
-        positions = np.arange(out_size) * step
-        if not align_corners:
-            positions += 0.5 * step - 0.5
+    positions = np.arange(out_size) * step
+    if not align_corners:
+        positions += 0.5 * step - 0.5
     # Decimals that are float64's rounding would put an exact position left of its input.
     positions = np.round(positions, 9)
     places = np.floor(positions)[:, None].astype(np.int64) + np.arange(1 - reach, reach + 1)
@@ -70,17 +66,23 @@ def _kernel_taps(in_size, out_size, align_corners, scale, reach, kernel):
 
 
 def _linear_taps(in_size, out_size, align_corners, scale):
-    return _kernel_taps(in_size, out_size, align_corners, scale, 1, _triangle)
+    # Where the size stays PyTorch copies, whatever the scale; not so for cubic interpolation.
+    same = in_size == out_size
+    step = 1.0 if same else _scale(in_size, out_size, scale, align_corners)
+    return _kernel_taps(step, out_size, align_corners, 1, _triangle)
 
 
 def _cubic_taps(in_size, out_size, align_corners, scale):
-    return _kernel_taps(in_size, out_size, align_corners, scale, 2, lambda x: _cubic(x, a=-0.75))
+    step = _scale(in_size, out_size, scale, align_corners)
+    return _kernel_taps(step, out_size, align_corners, 2, lambda x: _cubic(x, a=-0.75))
 
 
 def _antialiased_taps(reach, kernel):
     """Taps of a kernel that widens with the scale when an image shrinks, within the image."""
 
     def taps(in_size, out_size, align_corners, scale):
+        if in_size == out_size:  # PyTorch leaves the dim as it is, whatever the scale
+            return _linear_taps(in_size, out_size, align_corners, None)
         step = _scale(in_size, out_size, scale, align_corners)
         width = max(step, 1.0)
         centers = step * (np.arange(out_size)[:, None] + 0.5)
