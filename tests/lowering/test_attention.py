@@ -188,18 +188,6 @@ def test_efficient_attention():
         assert_close(to_tensor(have, torch.float32), want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("mask_type", [0, 1, 2])
-def test_masked_softmax(mask_type):
-    scores = torch.randn(2, 3, 4, 4)
-    mask = torch.rand(*{0: (4, 4), 1: (2, 4), 2: (2, 3, 4, 4)}[mask_type]) > 0.6
-    mask[..., 0] = False
-    whole = torch.rand(2, 3, 4, 4) > 0.6
-    with Shadow(skip=OTHERS) as shadow:
-        output = torch._masked_softmax(scores, mask, 3, mask_type)
-        aten._masked_softmax_backward(torch.randn_like(scores), output, whole, 3)
-    assert sum(shadow.seen.values()) == 2
-
-
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_native_multi_head_attention(need_weights):
     module = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()

@@ -284,20 +284,6 @@ def _mask_of_scores(mask, mask_type, shape):
     return jnp.broadcast_to(mask, shape)
 
 
-@lowering(aten._masked_softmax.default)
-def _masked_softmax(self, mask, dim=None, mask_type=None):
-    if mask_type in (0, 1):
-        mask = _mask_of_scores(mask, mask_type, self.shape)
-    return jax.nn.softmax(jnp.where(mask, -jnp.inf, _opmath(self)), -1 if dim is None else dim)
-
-
-@lowering(aten._masked_softmax_backward.default)
-def _masked_softmax_backward(grad_output, output, mask, dim=None):
-    output = jnp.where(mask, 0, _opmath(output))
-    weighted = jnp.where(mask, 0, _opmath(grad_output)) * output
-    return weighted - output * jnp.sum(weighted, -1 if dim is None else dim, keepdims=True)
-
-
 def _linear(input, weight, bias):
     """x @ weight.T + bias as one product of two matrices, rounded as its own op would be."""
     rows = input.reshape(-1, input.shape[-1])
