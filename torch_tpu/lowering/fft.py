@@ -26,7 +26,7 @@ def _complex(self, axes, forward):
     kind = lax.FftType.FFT if forward else lax.FftType.IFFT
     for start in range(0, len(axes), _MOST_DIMS):
         part = axes[start : start + _MOST_DIMS]
-        self = _transform(self, kind, part, [self.shape[axis] for axis in part])
+        self = _transform(self, kind, part, tuple(self.shape[axis] for axis in part))
     return self
 
 
@@ -58,7 +58,7 @@ def _fft_r2c(self, dim, normalization, onesided):
         shape[halved] = length // 2 + 1 if onesided else length
         return jnp.zeros(shape, jnp.result_type(self.dtype, jnp.complex64))
     count = math.prod(self.shape[axis] for axis in axes)
-    result = _transform(self, lax.FftType.RFFT, (halved,), [length])
+    result = _transform(self, lax.FftType.RFFT, (halved,), (length,))
     result = _complex(result, others, True)
     if not onesided:
         result = _with_other_half(result, others, halved, length)
@@ -85,6 +85,6 @@ def _fft_c2r(self, dim, normalization, last_dim_size):
     count = math.prod(shape[axis] for axis in axes)
     half = lax.slice_in_dim(self, 0, last_dim_size // 2 + 1, axis=halved)
     result = _transform(
-        _complex(half, others, False), lax.FftType.IRFFT, (halved,), [last_dim_size]
+        _complex(half, others, False), lax.FftType.IRFFT, (halved,), (last_dim_size,)
     )
     return _scaled(result, count * _FACTOR[normalization](count))
