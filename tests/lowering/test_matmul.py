@@ -39,11 +39,11 @@ DTYPES = [torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.int
 def test_samples(op, dtype):
     if dtype not in op.supported_dtypes("cpu"):
         pytest.skip("not on the CPU")
+    if op.name == "addbmm" and dtype == torch.bfloat16:
+        pytest.skip("the CPU rounds after each matrix of the batch")
     tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
-    if op.name == "addbmm":  # the CPU rounds after each matrix of the batch
-        tolerance *= 10
     plain = dtype == torch.float32
-    limit = OPS[op.name] if plain else 2
+    limit = OPS[op.name] if plain or op.name == "einsum" else 2
     assert run_samples(
         op, dtype, grad=plain, limit=limit, skip=OTHERS, rtol=tolerance, atol=tolerance
     ).seen
