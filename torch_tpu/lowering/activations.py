@@ -81,7 +81,7 @@ def hardswish(self):
 @lowering(aten.hardswish_backward.default)
 def hardswish_backward(grad_output, self):
     grad_output, self = promote(grad_output, self)
-    inner = jnp.where(self < 3, grad_output * (self / 3 + 0.5), grad_output)
+    inner = jnp.where(self >= 3, grad_output, grad_output * (self / 3 + 0.5))
     return jnp.where(self <= -3, 0, inner)
 
 
@@ -118,10 +118,10 @@ def leaky_relu_backward(grad_output, self, negative_slope, self_is_result):
 
 @lowering(aten.rrelu_with_noise_backward.default)
 def rrelu_with_noise_backward(grad_output, self, noise, lower, upper, training, self_is_result):
-    grad_output, self, noise, lower, upper = promote(grad_output, self, noise, lower, upper)
-    mean = leaky_relu_backward(grad_output, self, (lower + upper) / 2, self_is_result)
-    # PyTorch takes a range this narrow for one slope.
-    return jnp.where(upper - lower > 1e-6, grad_output * noise, mean) if training else mean
+    if training:
+        grad_output, noise = promote(grad_output, noise)
+        return grad_output * noise
+    return leaky_relu_backward(grad_output, self, (lower + upper) / 2, self_is_result)
 
 
 @lowering(aten._prelu_kernel.default)

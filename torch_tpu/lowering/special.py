@@ -34,6 +34,7 @@ def _trigamma(x):
     """By reflection below 1/2, where the series of zeta does not converge."""
     reflected = x < 0.5
     upper = lax.zeta(jnp.asarray(2, x.dtype), jnp.where(reflected, 1 - x, x))
+    upper = jnp.where(x == jnp.inf, 0, upper)
     return jnp.where(reflected, jnp.square(jnp.pi / jnp.sin(jnp.pi * x)) - upper, upper)
 
 
@@ -58,15 +59,15 @@ def special_zeta(self, other):
     undefined = (other <= 0) & (self != jnp.floor(self))
 
     def below(state):
-        return jnp.any(state[0] < 0)
+        return jnp.any(state[0] < 1)
 
     def raise_by_one(state):
         place, total = state
-        negative = place < 0
-        term = jnp.where(negative, jnp.power(place, -self), 0)
-        return jnp.where(negative, place + 1, place), total + term
+        low = place < 1
+        term = jnp.where(low, jnp.power(place, -self), 0)
+        return jnp.where(low, place + 1, place), total + term
 
-    # XLA's series starts too early for negative numbers: their first terms are summed here.
+    # XLA's series starts too late for negative numbers: their first terms are summed here.
     start = jnp.where(pole | undefined, 1, other), jnp.zeros_like(other)
     place, total = lax.while_loop(below, raise_by_one, start)
     value = jnp.where(undefined, jnp.nan, total + lax.zeta(self, place))
@@ -74,14 +75,23 @@ def special_zeta(self, other):
     return jnp.where(self == 1, jnp.inf, value)
 
 
-@lowering(aten.igamma.default)
-def igamma(self, other):
-    return lax.igamma(*_same(self, other))
+def _incomplete_gamma(function, none, whole):
+    """An incomplete gamma function, with its limits where PyTorch gives them before NaN."""
+
+    def rule(self, other):
+        self, other = _same(self, other)
+        value = jnp.where(jnp.isinf(other), whole, function(self, other))
+        at_infinity = jnp.where(jnp.isinf(other), jnp.nan, none)
+        value = jnp.where(jnp.isinf(self), at_infinity, value)
+        value = jnp.where(other == 0, none, value)
+        value = jnp.where(self == 0, jnp.where(other > 0, whole, jnp.nan), value)
+        return jnp.where((self < 0) | (other < 0), jnp.nan, value)
+
+    return rule
 
 
-@lowering(aten.igammac.default)
-def igammac(self, other):
-    return lax.igammac(*_same(self, other))
+lowering(aten.igamma.default)(_incomplete_gamma(lax.igamma, 0.0, 1.0))
+lowering(aten.igammac.default)(_incomplete_gamma(lax.igammac, 1.0, 0.0))
 
 
 def _x_log(logarithm):
