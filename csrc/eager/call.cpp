@@ -59,6 +59,7 @@ Call::Call(const Op& op, torch::jit::Stack& stack)
   find_device();
   key.add(ordinal);
   key.add(c10::get_default_dtype_as_scalartype());
+  key.add(at::globalContext().float32MatmulPrecision());
   for (size_t i = 0; i < op.arguments.size(); ++i) {
     add(stack[first + i], op.arguments[i], op.arguments[i].runtime);
   }

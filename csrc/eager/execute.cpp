@@ -148,7 +148,11 @@ at::Tensor created_tensor(const NewTensor& info, ValuePtr value, int64_t length)
   for (int64_t& size : sizes) {
     if (size == -1) size = length;
   }
-  return make_tensor(std::move(value), sizes, info.strides);
+  Dims strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) {
+    strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  }
+  return make_tensor(std::move(value), sizes, strides);
 }
 
 }  // namespace

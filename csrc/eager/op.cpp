@@ -24,6 +24,15 @@ c10::TypePtr element_type_of(c10::TypePtr type) {
   }
 }
 
+Meaning meaning_of(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::ScalarTypeType: return Meaning::kScalarType;
+    case c10::TypeKind::LayoutType: return Meaning::kLayout;
+    case c10::TypeKind::MemoryFormatType: return Meaning::kMemoryFormat;
+    default: return Meaning::kPlain;
+  }
+}
+
 }  // namespace
 
 Op::Op(const c10::OperatorHandle& handle)
@@ -33,9 +42,7 @@ Op::Op(const c10::OperatorHandle& handle)
     Argument argument;
     argument.name = each.name();
     argument.written = each.alias_info() != nullptr && each.alias_info()->isWrite();
-    argument.number =
-        type->kind() == c10::TypeKind::NumberType || type->kind() == c10::TypeKind::FloatType;
-    argument.integer = type->kind() == c10::TypeKind::IntType;
+    argument.meaning = meaning_of(*element_type_of(each.real_type()));
     argument.kwarg_only = each.kwarg_only();
     argument.out = each.is_out();
     argument.index = each.name() == "indices";

@@ -9,11 +9,13 @@
 
 namespace torch_tpu {
 
+// What the integers of an argument stand for.
+enum class Meaning : uint8_t { kPlain, kScalarType, kLayout, kMemoryFormat };
+
 struct Argument {
   std::string name;
   bool written = false;     // the schema says so
-  bool number = false;      // Scalar, float or a list of them
-  bool integer = false;     // int or a list of them
+  Meaning meaning = Meaning::kPlain;
   bool runtime = false;     // numbers for it are program inputs; known once the op is described
   bool kwarg_only = false;
   bool out = false;

@@ -26,7 +26,9 @@ struct Program {
 
 // A tensor that the call creates, from the program's output of the same place.
 struct NewTensor {
-  Dims sizes, strides;  // -1 in sizes: the length that the values decided
+  // -1 in sizes: the length that the values decided; the tensor is then row-major at the front of
+  // its Value.
+  Dims sizes, strides;
   Dims value_dims;
   c10::ScalarType dtype;
 };

@@ -26,10 +26,12 @@ bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
 }
 
 bool wants_recorder(const c10::OperatorHandle& op) {
-  if (is_recorded_composite(op.operator_name())) return true;
-  return !has_kernel(op, c10::DispatchKey::CompositeImplicitAutograd) &&
-         !has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) &&
-         !has_kernel(op, c10::DispatchKey::PrivateUse1);
+  if (has_kernel(op, c10::DispatchKey::CompositeImplicitAutograd) ||
+      has_kernel(op, c10::DispatchKey::PrivateUse1)) {
+    return false;
+  }
+  return !has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
+         is_recorded_composite(op.operator_name());
 }
 
 // Recorders by op name. They live as long as the process, as the dispatcher's kernels do.

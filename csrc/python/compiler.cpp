@@ -36,6 +36,9 @@ class ArgumentWriter {
     if (value.isBool()) {
       return argument.runtime ? integer("bool") : py::object(py::bool_(value.toBool()));
     }
+    if (value.isInt() && argument.meaning != Meaning::kPlain) {
+      return enumerator(value.toInt(), argument.meaning);
+    }
     if (value.isInt()) {
       return argument.runtime ? integer("int") : py::object(py::int_(value.toInt()));
     }
@@ -57,6 +60,15 @@ class ArgumentWriter {
   }
 
  private:
+  static py::object enumerator(int64_t number, Meaning meaning) {
+    switch (meaning) {
+      case Meaning::kScalarType: return py::cast(static_cast<c10::ScalarType>(number));
+      case Meaning::kLayout: return py::cast(static_cast<c10::Layout>(number));
+      case Meaning::kMemoryFormat: return py::cast(static_cast<c10::MemoryFormat>(number));
+      case Meaning::kPlain: break;
+    }
+    return py::int_(number);
+  }
   py::object write_tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return py::none();
     py::object dtype = py::cast(tensor.scalar_type());
@@ -197,7 +209,7 @@ class PythonCompiler final : public Compiler {
           dtypes.append(py::cast(stack[i].toTensor().scalar_type()));
         }
       }
-      py::module_::import("torch_tpu.compiler.fallback").attr("report")(op.name, dtypes);
+      py::module_::import("torch_tpu.diagnostics.fallback").attr("report")(op.name, dtypes);
     });
   }
 

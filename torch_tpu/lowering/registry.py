@@ -94,6 +94,23 @@ def find(overload: Overload) -> Rule | None:
     return rule
 
 
+def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an overload's rule with a caller's arguments: defaults filled in, as rules expect."""
+    rule = find(overload)
+    if rule is None:
+        raise NotImplementedError(f"{overload} has no lowering")
+    arguments = [argument for argument in overload._schema.arguments if not argument.is_out]
+    positional, named = [], {}
+    for place, argument in enumerate(arguments):
+        given = args[place] if place < len(args) else argument.default_value
+        value = kwargs.get(argument.name, given)
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    return rule.function(*positional, **named)
+
+
 def rules() -> dict[Overload, Rule]:
     """Every rule by overload, a copy."""
     load_rules()
@@ -119,14 +136,19 @@ def mutated(overload: Overload) -> tuple[str, ...]:
 
 @functools.cache
 def functional_form(overload: Overload) -> Overload | None:
-    """The overload that computes the same without writing: add_ and add.out -> add.Tensor."""
-    if not mutated(overload):
+    """The overload that computes the same without writing or sharing storage.
+
+    add_ and add.out -> add.Tensor; view -> view_copy.
+    """
+    if not mutated(overload) and not overload.is_view:
         return None
     wanted = _signature(overload, drop_out=True)
     for packet in _functional_packets(overload):
         for name in packet.overloads():
             candidate = getattr(packet, name)
-            if not mutated(candidate) and _signature(candidate) == wanted:
+            if candidate is overload or mutated(candidate):
+                continue
+            if _signature(candidate) == wanted:
                 return candidate
     return None
 
@@ -134,6 +156,8 @@ def functional_form(overload: Overload) -> Overload | None:
 def _functional_packets(overload: Overload) -> Iterator[Any]:
     namespace, name = overload._schema.name.split("::")
     names = [name, name + "_functional"]
+    if overload.is_view:
+        names = [name + "_copy"]
     if name.startswith("__i") and name.endswith("__"):  # __iand__ -> __and__
         names.append("__" + name[3:])
     elif name.endswith("_"):
