@@ -43,7 +43,7 @@ NON_FINITE = (
 # A program says which of its checks failed and no more, so each message needs a check of its own.
 # Failures beyond these get the message with the number left out.
 _NAMED_ELEMENTS = 8
-_NAMED_NUMBERS = 8
+_MESSAGES = 32
 
 
 def refuse(failed, reason, api_name, info=None, error=torch.linalg.LinAlgError):
@@ -53,8 +53,9 @@ def refuse(failed, reason, api_name, info=None, error=torch.linalg.LinAlgError):
     if failed.size == 0:
         return
     first = jnp.argmax(failed)
-    numbers = range(1, 1 + _NAMED_NUMBERS) if "{info}" in reason else [None]
-    for element, number in itertools.product(range(min(failed.size, _NAMED_ELEMENTS)), numbers):
+    elements = min(failed.size, _NAMED_ELEMENTS)
+    numbers = range(1, 1 + _MESSAGES // elements) if "{info}" in reason else [None]
+    for element, number in itertools.product(range(elements), numbers):
         case = failed[element] & (first == element)
         if number is not None:
             case &= info.reshape(-1)[element] == number
