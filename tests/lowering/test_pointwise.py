@@ -39,7 +39,7 @@ def test_samples(op):
         assert run_samples(
             op, real, grad=real.is_floating_point and op.supports_autograd, limit=1
         ).seen
-    if op.name in COMPLEX:
+    if op.name in COMPLEX and "rounding" not in op.variant_test_name:
         assert run_samples(op, torch.complex64, limit=1).seen
 
 
