@@ -9,7 +9,7 @@ void raise_check(const Check& check, const char* op) {
   TORCH_CHECK_INDEX(check.error != "IndexError", check.message);
   TORCH_CHECK_VALUE(check.error != "ValueError", check.message);
   TORCH_CHECK_TYPE(check.error != "TypeError", check.message);
-  TORCH_CHECK_LINALG(check.error != "LinAlgError", check.message);
+  TORCH_CHECK_LINALG(check.error != "_LinAlgError", check.message);
   TORCH_CHECK(false, check.message, " (in ", op, ")");
 }
 

@@ -74,6 +74,16 @@ const std::unordered_set<std::string_view>& recorded() {
       "aten::_euclidean_dist",
       "aten::convolution",
       "aten::convolution_backward",
+      "aten::mv",
+      "aten::addr",
+      "aten::cholesky_solve",
+      "aten::linalg_lstsq",
+      "aten::_linalg_check_errors",
+      "aten::_grouped_mm",
+      "aten::_scaled_dot_product_fused_attention_overrideable",
+      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+      "aten::_trilinear",
+      "aten::randperm",
   };
   return names;
 }

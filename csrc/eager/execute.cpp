@@ -134,6 +134,7 @@ c10::IValue result_of(const Return& result, const Call& call,
     case Return::Kind::kNew: return created[result.place];
     case Return::Kind::kArgument: return call.argument(result.place);
     case Return::Kind::kUndefined: return at::Tensor();
+    case Return::Kind::kNumber: return result.place;
     case Return::Kind::kList: break;
   }
   c10::List<at::Tensor> list;

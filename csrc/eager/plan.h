@@ -48,8 +48,8 @@ struct Resize {
 
 // One of the schema's returns.
 struct Return {
-  enum class Kind : uint8_t { kNew, kArgument, kList, kUndefined } kind;
-  uint32_t place = 0;         // of the new tensor or the argument
+  enum class Kind : uint8_t { kNew, kArgument, kList, kUndefined, kNumber } kind;
+  int64_t place = 0;          // of the new tensor or the argument; the number itself
   std::vector<Return> items;  // kList
 };
 

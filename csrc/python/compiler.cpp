@@ -118,8 +118,13 @@ Return read_return(py::handle source) {
     for (py::handle item : source) list.items.push_back(read_return(item));
     return list;
   }
-  auto [kind, place] = source.cast<std::pair<std::string, uint32_t>>();
-  return {kind == "new" ? Return::Kind::kNew : Return::Kind::kArgument, place};
+  static const std::map<std::string, Return::Kind> kinds = {
+      {"new", Return::Kind::kNew},
+      {"argument", Return::Kind::kArgument},
+      {"number", Return::Kind::kNumber},
+  };
+  auto [kind, place] = source.cast<std::pair<std::string, int64_t>>();
+  return {kinds.at(kind), place};
 }
 
 std::unique_ptr<Plan> read_plan(py::handle source) {

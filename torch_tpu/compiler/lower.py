@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_tpu.compiler.metadata import Metadata, edges
 from torch_tpu.compiler.node import Created, Dims, Edge, Node, Number, Resize, Write
@@ -100,11 +101,19 @@ class Traced:
                 named[argument.name] = bound
             else:
                 positional.append(bound)
+        if self.rule.layout_of is not None:
+            named["contiguous"] = self._is_contiguous(self.rule.layout_of)
         if self._is_random:
             named["generator"] = environment.random_key()
         if function is self.rule.function and self.rule.size is not None:
             named["size"] = self.bound if sized else None
         return function(*positional, **named)
+
+    def _is_contiguous(self, name: str) -> bool:
+        place = [argument.name for argument in self.schema].index(name)
+        edge = self.node.arguments[place]
+        with _disable_current_modes():
+            return torch.empty_strided(edge.sizes, edge.strides, device="meta").is_contiguous()
 
     def _created(self, results: list[Any], environment: _Environment) -> list[Any]:
         new: list[Any] = []

@@ -173,11 +173,13 @@ def _run(node: Node, device: str) -> Metadata:
         results = (results,)
     created: list[Created] = []
 
-    def describe(result: Any, place: int) -> Any:
+    def describe(result: Any) -> Any:
         if isinstance(result, (list, tuple)):
-            return [describe(item, place) for item in result]
+            return [describe(item) for item in result]
         if result is None:
             return None
+        if isinstance(result, int):
+            return ("number", result)
         for number, argument in enumerate(arguments):
             written = overload._schema.arguments[number].alias_info is not None
             if result is argument and written:
@@ -185,8 +187,7 @@ def _run(node: Node, device: str) -> Metadata:
         created.append(Created(tuple(result.shape), tuple(result.stride()), result.dtype))
         return ("new", len(created) - 1)
 
-    returns = [describe(result, place) for place, result in enumerate(results)]
-    return Metadata(created, returns, list(_resized(node.arguments, arguments, ())))
+    return Metadata(created, [describe(result) for result in results], list(_resized(node.arguments, arguments, ())))
 
 
 def _resized(before: Any, after: Any, path: tuple[int, ...]) -> Iterator[Resize]:

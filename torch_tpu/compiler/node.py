@@ -104,8 +104,8 @@ class Resize:
 class Plan:
     """What a call does: csrc/eager/plan.h says what each part means.
 
-    ``returns`` holds, for each return, ("new", place), ("argument", place), a list of these, or
-    None for an undefined tensor.
+    ``returns`` holds, for each return, ("new", place), ("argument", place), ("number", integer), a
+    list of these, or None for an undefined tensor.
     """
 
     program: Program | None

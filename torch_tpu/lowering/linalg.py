@@ -121,13 +121,13 @@ def _factor_for_determinant(A, contiguous):
     return LU, pivots, diagonal, (1 - 2 * odd).astype(A.dtype)
 
 
-@lowering(aten._linalg_det.default)
+@lowering(aten._linalg_det.default, layout_of="A")
 def _linalg_det(A, *, contiguous=True):
     LU, pivots, diagonal, parity = _factor_for_determinant(A, contiguous)
     return parity * jnp.prod(diagonal, axis=-1), LU, pivots
 
 
-@lowering(aten._linalg_slogdet.default)
+@lowering(aten._linalg_slogdet.default, layout_of="A")
 def _linalg_slogdet(A, *, contiguous=True):
     LU, pivots, diagonal, parity = _factor_for_determinant(A, contiguous)
     sign = parity * jnp.prod(jnp.sign(diagonal), axis=-1)

@@ -45,6 +45,8 @@ class Rule:
     takes ``size=``, a static bound not below it, and returns outputs padded to that bound along
     the dimension where the promised shape has the length. A rule whose length depends on values
     for some arguments only gives None from ``size`` for the others and gets ``size=None``.
+    ``layout_of`` names a tensor argument whose contiguity PyTorch's results depend on; the rule
+    takes it as the keyword ``contiguous``.
     """
 
     function: Callable[..., Any]
@@ -52,6 +54,7 @@ class Rule:
     runtime: frozenset[str] = frozenset()
     writes: tuple[str, ...] = ()
     size: Callable[..., Any] | None = None
+    layout_of: str | None = None
 
     def takes_at_runtime(self, argument: torch.Argument) -> bool:
         """Whether a number for this argument is an input of the program, not part of its key."""
@@ -70,11 +73,12 @@ def lowering(
     runtime: tuple[str, ...] = (),
     writes: tuple[str, ...] = (),
     size: Callable[..., Any] | None = None,
+    layout_of: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the rule of one or more ATen overloads (functional ones)."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        rule = Rule(function, frozenset(static), frozenset(runtime), writes, size)
+        rule = Rule(function, frozenset(static), frozenset(runtime), writes, size, layout_of)
         for overload in overloads:
             if overload in _RULES:
                 raise ValueError(f"{overload} has a lowering already")
