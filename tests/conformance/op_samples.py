@@ -32,14 +32,11 @@ def to_device(value: Any, device: str) -> Any:
             if leaf.detach().is_conj() and not moved.is_conj():
                 moved = moved.conj().resolve_conj().conj()
             return moved.requires_grad_(leaf.requires_grad)
-        if isinstance(leaf, torch.device):
+        if isinstance(leaf, torch.device) or leaf == "cpu":
             return torch.device(device)
         return leaf
 
-    moved = tree_map(move, value)
-    if isinstance(moved, dict) and moved.get("device") is not None:
-        moved["device"] = device
-    return moved
+    return tree_map(move, value)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
