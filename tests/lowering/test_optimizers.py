@@ -52,9 +52,9 @@ def test_unscale(bad):
     grads = [torch.randn(3), torch.randn(2, 2), torch.randn(())]
     if bad is not None:
         grads[1][0, 1] = bad
-    found_inf = torch.tensor(0.0)
+    found_inf, inv_scale = torch.tensor(0.0), torch.tensor(0.5)
     with Shadow() as shadow:
-        torch._amp_foreach_non_finite_check_and_unscale_(grads, found_inf, torch.tensor(0.5))
+        torch._amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inv_scale)
     assert found_inf.item() == (bad is not None)
     assert list(shadow.seen.values()) == [1]
 
