@@ -23,7 +23,7 @@ $(STAMPS)/torch:
 	touch $@
 
 $(STAMPS)/package: $(STAMPS)/torch pyproject.toml setup.py
-	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[cpu,dev]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[cpu,demo,dev]'
 	touch $@
 
 $(STAMPS)/extension: $(STAMPS)/package $(SOURCES)
@@ -33,7 +33,8 @@ $(STAMPS)/extension: $(STAMPS)/package $(SOURCES)
 build: $(STAMPS)/extension
 
 demo: build
-	$(BIN)/python examples/first_steps.py
+	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/char_gpt.py
 
 test: build
 	$(BIN)/python -m pytest -q tests --ignore=tests/conformance $(ARGS)
