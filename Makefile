@@ -43,7 +43,7 @@ conformance: build
 	$(BIN)/python -m pytest -q tests/conformance $(ARGS)
 
 bench: build
-	$(BIN)/python benchmarks/dispatch.py $(ARGS)
+	$(BIN)/python benchmarks/run_all.py $(ARGS)
 
 # The PJRT layer knows nothing of torch, so its tests build in seconds and run without Python.
 # jaxlib carries XLA's FFI header, which they register handlers with.

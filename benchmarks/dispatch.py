@@ -1,52 +1,79 @@
-"""What a call costs from Python: small ops on the "tpu" device beside the CPU's own."""
+"""What a call costs: small ops in strict mode beside jax.jit and CPU PyTorch, and its parts."""
 
-import argparse
-import statistics
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 
+import measure
 import torch
+from jax_peer import JaxPeer
 
-CASES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "x + x": lambda x: x + x,
-    "x * 2": lambda x: x * 2,
-    "x.add_(1)": lambda x: x.add_(1),
-    "x @ x": lambda x: x @ x,
-    "x.relu()": lambda x: x.relu(),
-    "x.sum()": lambda x: x.sum(),
-    "x[0]": lambda x: x[0],
-    "x.t() + x": lambda x: x.t() + x,
+ROUNDS, OPS = 7, 2000
+ADDITION = "x = x + y"
+
+Op = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+# From the least that a call can do to more than an addition: the differences are the parts.
+PARTS: dict[str, Op] = {
+    "x.detach(): binding, dispatcher, a tensor": lambda x, y: x.detach(),
+    "x.t(): a view, no program": lambda x, y: x.t(),
+    "torch.empty_like(x): a storage": lambda x, y: torch.empty_like(x),
+    "x + y": lambda x, y: x + y,
+    "x.t() + y: a view read": lambda x, y: x.t() + y,
+    "x * 2: a number": lambda x, y: x * 2,
+    "x.add_(y): a write, donated": lambda x, y: x.add_(y),
+    "x @ y": lambda x, y: x @ y,
+    "x.sum()": lambda x, y: x.sum(),
 }
 
 
-def microseconds(call: Callable[[], object], repeats: int, device: str) -> float:
-    """The median over seven rounds, each of them waiting for the device at its end only."""
-    rounds = []
-    for _ in range(7):
+def operands(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.ones(16, 16, device=device), torch.full((16, 16), 1e-3, device=device)
+
+
+def repeated(op: Op, device: str) -> measure.Case:
+    x, y = operands(device)
+    for _ in range(10):
+        op(x, y)
+    return lambda: measure.seconds(lambda: op(x, y), measure.WAIT[device], OPS)
+
+
+def chained(device: str) -> measure.Case:
+    """Each addition takes the last one's result."""
+
+    def case() -> float:
+        x, y = operands(device)
+        x = x + y
         start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        if device == "tpu":
-            torch.tpu.synchronize()
-        rounds.append((time.perf_counter() - start) / repeats * 1e6)
-    return statistics.median(rounds)
+        for _ in range(OPS):
+            x = x + y
+        measure.WAIT[device]()
+        return (time.perf_counter() - start) / OPS
+
+    case()
+    return case
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=16)
-    parser.add_argument("--repeats", type=int, default=500)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    size, device_name = arguments.size, torch.tpu.get_device_name()
-    print(f"{size} x {size} float32, {device_name}, us per call")
-    for name, case in CASES.items():
-        times = []
-        for device in ("cpu", "tpu"):
-            x = torch.ones(size, size, device=device)
-            case(x)  # compiles
-            times.append(microseconds(lambda c=case, x=x: c(x), arguments.repeats, device))
-        print(f"{name:<12} cpu {times[0]:8.2f}   tpu {times[1]:8.2f}")
+    with JaxPeer("addition") as jax, torch.no_grad():
+        cases = {
+            "strict": chained("tpu"),
+            "jax.jit": lambda: jax.seconds(OPS),
+            "cpu": chained("cpu"),
+        }
+        chain = {name: 1e6 * each for name, each in measure.interleaved(cases, ROUNDS).items()}
+    parts = {
+        (name, device): repeated(op, device)
+        for name, op in PARTS.items()
+        for device in ("tpu", "cpu")
+    }
+    with torch.no_grad():
+        times = {key: 1e6 * each for key, each in measure.interleaved(parts, ROUNDS).items()}
+    breakdown = {name: {device: times[name, device] for device in ("tpu", "cpu")} for name in PARTS}
+    rows = [("", "strict", "jax.jit", "cpu"), (ADDITION, *chain.values())]
+    rows += [(name, each["tpu"], "", each["cpu"]) for name, each in breakdown.items()]
+    measure.report("dispatch", {ADDITION: chain, "parts": breakdown}, rows, "us per op")
 
 
 if __name__ == "__main__":

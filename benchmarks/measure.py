@@ -1,0 +1,84 @@
+"""How everything here is measured: interleaved rounds, medians, and a JSON file of figures."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("torch", "torch_tpu", "jax", "jaxlib", "lammps-jax-pjrt-cpu", "libtpu")
+
+# Seconds that one unit of a case took, measured by the case itself.
+Case = Callable[[], float]
+
+
+def seconds(step: Callable[[], object], wait: Callable[[], object], repeats: int = 1) -> float:
+    """Seconds of one step, on average over several with one wait at their end."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        step()
+    wait()
+    return (time.perf_counter() - start) / repeats
+
+
+def interleaved(cases: dict[str, Case], rounds: int) -> dict[str, float]:
+    """The median of each case; all cases take part in each round, so load hits them alike."""
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, case in cases.items():
+            times[name].append(case())
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def no_wait() -> None:
+    """The CPU has nothing to wait for."""
+
+
+WAIT: dict[str, Callable[[], object]] = {"cpu": no_wait, "tpu": lambda: torch.tpu.synchronize()}
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo") as lines:
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _versions() -> dict[str, str]:
+    installed = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
+    return {name: installed[name] for name in PACKAGES if name in installed}
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "cpu_threads": torch.get_num_threads(),
+        "device": torch.tpu.get_device_name(),
+        "python": platform.python_version(),
+        "versions": _versions(),
+    }
+
+
+def report(name: str, figures: dict[str, Any], rows: Iterable[tuple[Any, ...]], unit: str) -> None:
+    """Writes results/<name>.json and prints the rows."""
+    RESULTS.mkdir(exist_ok=True)
+    written = {"machine": machine(), "unit": unit, "figures": figures}
+    (RESULTS / f"{name}.json").write_text(json.dumps(written, indent=2) + "\n")
+    print(f"\n{name} [{unit}]")
+    for row in rows:
+        label, *values = row
+        print(f"  {label:<44}" + "".join(f"{_text(value):>14}" for value in values))
+
+
+def _text(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
