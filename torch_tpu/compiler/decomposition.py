@@ -70,7 +70,12 @@ def _replaced(args: Any, leaves: tuple[torch.Tensor, ...]) -> Any:
 
 @functools.cache
 def _tables() -> dict[Overload, Any]:
-    return {op: each for op, each in decomposition_table.items() if registry.find(op) is None}
+    """The decompositions of ops without a rule; the table also holds higher-order operators."""
+    return {
+        op: each
+        for op, each in decomposition_table.items()
+        if isinstance(op, Overload) and registry.find(op) is None
+    }
 
 
 class _Interpreter(torch.fx.Interpreter):

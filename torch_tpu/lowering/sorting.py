@@ -101,3 +101,18 @@ def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=No
 @lowering(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucketize(self, boundaries, *, out_int32=False, right=False):
     return searchsorted(boundaries, self, right=right)
+
+
+@lowering(aten.isin.Tensor_Tensor)
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    return jnp.isin(*promote(elements, test_elements), invert=invert)
+
+
+@lowering(aten.isin.Tensor_Scalar)
+def isin_scalar(elements, test_element, *, assume_unique=False, invert=False):
+    return isin(elements, test_element, invert=invert)
+
+
+@lowering(aten.isin.Scalar_Tensor)
+def isin_of_scalar(element, test_elements, *, assume_unique=False, invert=False):
+    return isin(element, test_elements, invert=invert)
