@@ -4,6 +4,7 @@
 #include <c10/core/GeneratorImpl.h>
 
 #include <cstring>
+#include <limits>
 
 #include "device/device.h"
 
@@ -71,9 +72,12 @@ class TpuGenerator final : public c10::GeneratorImpl {
 at::Generator new_generator(Ordinal ordinal) { return at::make_generator<TpuGenerator>(ordinal); }
 
 const at::Generator& default_generator(Ordinal ordinal) {
-  static std::vector<at::Generator> generators = [] {
+  // Host state only: seeding must not load the plugin, so there is one for every possible device.
+  static const std::vector<at::Generator> generators = [] {
     std::vector<at::Generator> all;
-    for (Ordinal i = 0; i < Runtime::get().device_count(); ++i) all.push_back(new_generator(i));
+    for (int i = 0; i <= std::numeric_limits<Ordinal>::max(); ++i) {
+      all.push_back(new_generator(static_cast<Ordinal>(i)));
+    }
     return all;
   }();
   return generators[ordinal];

@@ -18,6 +18,8 @@ enum class Tag : uint8_t {
   kRuntimeNumber, kHostTensor,
 };
 
+constexpr size_t kFewSlots = 16;
+
 bool is_tpu(const c10::TensorImpl& tensor) {
   return tensor.device_type() == c10::DeviceType::PrivateUse1;
 }
@@ -40,6 +42,15 @@ void natural_dims(const c10::TensorImpl& tensor, Slot& slot) {
   } else {
     slot.dims.push_back(static_cast<int64_t>(storage_bytes / item));
   }
+}
+
+// Whether a tensor is exactly its storage's Value.
+bool sees_all(const c10::TensorImpl& tensor, const Slot& slot) {
+  return tensor.storage_offset() == 0 && tensor.is_contiguous() &&
+         tensor.sizes() == c10::IntArrayRef(slot.dims) &&
+         c10::typeMetaToScalarType(tensor.dtype()) == slot.dtype &&
+         !tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
+                                   c10::DispatchKeySet(c10::DispatchKey::Negative));
 }
 
 void check_usable(const c10::TensorImpl& tensor) {
@@ -196,21 +207,14 @@ void Call::add_host_number(const c10::TensorImpl& tensor, bool) {
 
 uint32_t Call::slot_of(const c10::TensorImpl& tensor) const {
   const Cell* cell = &Cell::of(*tensor.unsafe_storage().unsafeGetStorageImpl());
-  for (uint32_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].cell == cell) return i;
+  if (slots.size() <= kFewSlots) {
+    for (uint32_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].cell == cell) return i;
+    }
+    return static_cast<uint32_t>(slots.size());
   }
-  return static_cast<uint32_t>(slots.size());
-}
-
-View Call::view(const c10::TensorImpl& tensor) const {
-  uint32_t place = slot_of(tensor);
-  const Slot& slot = slots[place];
-  bool identity = tensor.storage_offset() == 0 && tensor.is_contiguous() &&
-                  tensor.sizes() == c10::IntArrayRef(slot.dims) &&
-                  c10::typeMetaToScalarType(tensor.dtype()) == slot.dtype &&
-                  !tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
-                                            c10::DispatchKeySet(c10::DispatchKey::Negative));
-  return {place, identity};
+  auto found = slot_by_cell_.find(cell);
+  return found == slot_by_cell_.end() ? static_cast<uint32_t>(slots.size()) : found->second;
 }
 
 uint32_t Call::add_slot(const c10::TensorImpl& tensor) {
@@ -227,7 +231,13 @@ uint32_t Call::add_slot(const c10::TensorImpl& tensor) {
   key.add(slot.dtype);
   key.add_ints(slot.dims);
   slots.push_back(std::move(slot));
-  return static_cast<uint32_t>(slots.size() - 1);
+  const uint32_t place = static_cast<uint32_t>(slots.size() - 1);
+  if (slots.size() == kFewSlots + 1) {
+    for (uint32_t i = 0; i <= place; ++i) slot_by_cell_.emplace(slots[i].cell, i);
+  } else if (slots.size() > kFewSlots) {
+    slot_by_cell_.emplace(slots[place].cell, place);
+  }
+  return place;
 }
 
 void Call::add_tensor(const c10::TensorImpl& tensor, bool written) {
@@ -237,9 +247,9 @@ void Call::add_tensor(const c10::TensorImpl& tensor, bool written) {
   key.add(place);
   if (place == slots.size()) add_slot(tensor);
   slots[place].written |= written;
-  View seen = view(tensor);
-  key.add(seen.identity);
-  if (!seen.identity) {
+  const bool identity = sees_all(tensor, slots[place]);
+  key.add(identity);
+  if (!identity) {
     key.add(c10::typeMetaToScalarType(tensor.dtype()));
     key.add_ints(tensor.sizes());
     key.add_ints(tensor.strides());

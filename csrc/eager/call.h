@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <optional>
 #include <string_view>
@@ -47,12 +48,6 @@ struct Slot {
   bool donated = false;  // nothing else holds the Value, and the call replaces it
 };
 
-// How a tensor sees its storage.
-struct View {
-  uint32_t slot;
-  bool identity;  // exactly the Value
-};
-
 // A number that enters the program as an input.
 enum class NumberKind : uint8_t { kBool, kInt, kFloat, kComplex };
 
@@ -74,7 +69,6 @@ class Call {
   const c10::IValue& argument(size_t place) const { return stack[first + place]; }
   // The slot of a tensor's storage; it must be one of the call's.
   uint32_t slot_of(const c10::TensorImpl& tensor) const;
-  View view(const c10::TensorImpl& tensor) const;
   // Draws seed and offset for a random op; once per execution.
   void draw_random();
 
@@ -85,6 +79,9 @@ class Call {
   uint32_t add_slot(const c10::TensorImpl& tensor);
   void find_device();
   void decide_donation();
+
+  // Slots by cell, once there are too many to look through: lists of parameters are long.
+  ska::flat_hash_map<const Cell*, uint32_t> slot_by_cell_;
 };
 
 }  // namespace torch_tpu

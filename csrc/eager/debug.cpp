@@ -43,7 +43,9 @@ void check_finite(const Op& op, const at::Tensor& tensor) {
 void set_nan_checks(bool enabled) { nan_checks = enabled; }
 void set_op_printing(bool enabled) { op_printing = enabled; }
 
-void finish_debug(const Op& op, Ordinal ordinal, const torch::jit::Stack& stack) {
+bool inspecting() { return eager_mode() == EagerMode::kDebug || nan_checks || op_printing; }
+
+void inspect(const Op& op, Ordinal ordinal, const torch::jit::Stack& stack) {
   {
     ReleaseGil no_gil;
     Runtime::get().synchronize(ordinal);

@@ -1,9 +1,10 @@
 // Which ops get a recorder: every ATen op that PyTorch does not compose from others, and those
 // composed ones that are worth a program of their own.
 #include <ATen/native/CPUFallback.h>
+#include <ATen/core/enum_tag.h>
 #include <torch/library.h>
 
-#include <list>
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -25,9 +26,15 @@ bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return op.hasKernelForDispatchKey(key);
 }
 
+// as_strided_, squeeze_ and their like change the tensor, not its values.
+bool changes_geometry(const c10::OperatorHandle& op) {
+  const auto& tags = op.getTags();
+  return std::ranges::find(tags, at::Tag::inplace_view) != tags.end();
+}
+
 bool wants_recorder(const c10::OperatorHandle& op) {
   if (has_kernel(op, c10::DispatchKey::CompositeImplicitAutograd) ||
-      has_kernel(op, c10::DispatchKey::PrivateUse1)) {
+      has_kernel(op, c10::DispatchKey::PrivateUse1) || changes_geometry(op)) {
     return false;
   }
   return !has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||

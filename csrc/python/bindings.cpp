@@ -20,6 +20,12 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 
 Runtime& runtime() { return Runtime::get(); }
 
+decltype(pjrt::Option::second) option_value(py::handle value) {
+  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+  if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
+  return value.cast<std::string>();
+}
+
 void bind_runtime(py::module_& module) {
   module.def("register", [] {
     register_allocator();
@@ -32,8 +38,12 @@ void bind_runtime(py::module_& module) {
     py::handle callable = resolve.release();
     runtime().set_resolver([callable] {
       py::gil_scoped_acquire gil;
-      auto [path, options] = callable().cast<std::pair<std::string, std::map<std::string, int64_t>>>();
-      return RuntimeChoice{path, {options.begin(), options.end()}};
+      auto [path, options] = callable().cast<std::pair<std::string, py::dict>>();
+      RuntimeChoice choice{path, {}};
+      for (auto [name, value] : options) {
+        choice.options.emplace_back(name.cast<std::string>(), option_value(value));
+      }
+      return choice;
     });
   });
   module.def("lazy_init", [] { runtime().client(); }, NoGil());
@@ -88,8 +98,8 @@ void bind_memory(py::module_& module) {
              [](int ordinal) { MemoryUse::of(runtime().checked(ordinal)).reset_accumulated(); });
   module.def("empty_cache", [] {});
   module.def("default_generator", [](int ordinal) {
-    return py::reinterpret_steal<py::object>(
-        THPGenerator_initDefaultGenerator(default_generator(runtime().checked(ordinal))));
+    Ordinal device = ordinal < 0 ? runtime().current_device() : static_cast<Ordinal>(ordinal);
+    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(device)));
   });
 }
 
