@@ -1,7 +1,6 @@
 """Max pooling over windows (sliding, adaptive or drawn), its indices, gradients and inverse."""
 
 import functools
-import itertools
 import math
 
 import jax.numpy as jnp
@@ -9,9 +8,10 @@ import numpy as np
 import torch
 from jax import lax
 
-from torch_tpu.lowering.pooling import adaptive_bounds, per_dim, window_count
+from torch_tpu.lowering.pooling import adaptive_bounds
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.windows import at_place, by_position, per_dim, sliding
 
 aten = torch.ops.aten
 
@@ -59,41 +59,18 @@ def _lowest(dtype):
     return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min
 
 
-def _window(sizes, kernel_size, stride, padding, dilation, ceil_mode):
-    """(kernel, stride, padding, dilation, count) of each dim."""
-    return [
-        (kernel, step, low, apart, window_count(size, kernel, step, low, apart, ceil_mode))
-        for size, kernel, step, low, apart in zip(
-            sizes,
-            *(
-                per_dim(value, len(sizes))
-                for value in (kernel_size, stride or kernel_size, padding, dilation)
-            ),
-            strict=True,
-        )
-    ]
-
-
-def _at_place(array, axis, place, window, fill):
-    """What each sliding window of a dim has in a place."""
-    _, step, low, apart, count = window
-    start = place * apart - low
-    pads = [(0, 0, 0)] * array.ndim
-    pads[axis] = (-start, start + (count - 1) * step + 1 - array.shape[axis], 0)
-    padded = lax.pad(array, jnp.asarray(fill, array.dtype), pads)
-    return lax.slice_in_dim(padded, 0, None, step, axis)
-
-
 def _max_pool_with_indices(dims):
     def max_pool_with_indices(
         self, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode=False
     ):
-        window = _window(self.shape[-dims:], kernel_size, stride, padding, dilation, ceil_mode)
+        windows = sliding(
+            self.shape[-dims:], kernel_size, stride or kernel_size, padding, dilation, ceil_mode
+        )
 
         def take(array, fill, dim, place):
-            return _at_place(array, array.ndim - dims + dim, place, window[dim], fill)
+            return at_place(array, array.ndim - dims + dim, place, windows[dim], fill)
 
-        return _max_pool(self, dims, [kernel for kernel, *_ in window], take)
+        return _max_pool(self, dims, [window.kernel for window in windows], take)
 
     return max_pool_with_indices
 
@@ -116,25 +93,23 @@ def _scattered(values, indices, shape, dims, accumulate):
     return filled.reshape(shape)
 
 
-def _gathered_gradient(grad, indices, shape, window):
-    """Each position's share of the windows that chose it, one place of the window at a time.
-
-    Comparisons fuse, where a scatter is slow on a TPU and runs element by element on the CPU.
-    """
-    dims = len(window)
-    leading = grad.ndim - dims
-    sizes = shape[leading:]
+def _gathered(grad, indices, shape, windows):
+    """Each position's share of the windows that chose it."""
+    sizes = shape[-len(windows) :]
     flat = lax.iota(jnp.int32, math.prod(sizes)).reshape(sizes)
+    strides = [window.stride for window in windows]
+    # Whole strides, so that each phase has as many positions.
+    over = [(0, -size % stride) for size, stride in zip(sizes, strides, strict=True)]
+    flat = jnp.pad(flat, over)
     indices = indices.astype(jnp.int32)
-    total = jnp.zeros(shape, grad.dtype)
-    for place in itertools.product(*(range(kernel) for kernel, *_ in window)):
-        pads = [(0, 0, 0)] * leading
-        for at, size, (_, step, low, apart, count) in zip(place, sizes, window, strict=True):
-            start = at * apart - low
-            pads.append((start, size - start - (count - 1) * step - 1, step - 1))
-        chosen = lax.pad(indices, jnp.int32(-1), pads) == flat
-        total = total + jnp.where(chosen, lax.pad(grad, jnp.zeros((), grad.dtype), pads), 0)
-    return total
+    zero = jnp.zeros((), grad.dtype)
+
+    def share(pads, phase):
+        positions = lax.slice(flat, phase, flat.shape, strides)
+        chosen = lax.pad(indices, jnp.int32(-1), pads) == positions
+        return jnp.where(chosen, lax.pad(grad, zero, pads), zero)
+
+    return by_position(shape, windows, share)
 
 
 def _max_pool_with_indices_backward(dims):
@@ -142,10 +117,13 @@ def _max_pool_with_indices_backward(dims):
         grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices
     ):
         (grad,) = promote(grad_output)
-        window = _window(self.shape[-dims:], kernel_size, stride, padding, dilation, ceil_mode)
-        if math.prod(kernel for kernel, *_ in window) > _MOST_PLACES:
+        windows = sliding(
+            self.shape[-dims:], kernel_size, stride or kernel_size, padding, dilation, ceil_mode
+        )
+        parts = (max(window.kernel, window.stride) for window in windows)
+        if grad.size == 0 or math.prod(parts) > _MOST_PLACES:
             return _scattered(grad, indices, self.shape, dims, True)
-        return _gathered_gradient(grad, indices, self.shape, window)
+        return _gathered(grad, indices, self.shape, windows)
 
     return max_pool_with_indices_backward
 
