@@ -1,4 +1,4 @@
-"""Softmax and log-softmax, and their gradients."""
+"""Softmax and log-softmax, safe and masked softmax, and their gradients."""
 
 import jax.numpy as jnp
 import torch
@@ -61,3 +61,23 @@ def _safe_softmax(self, dim, dtype=None):
     # Where all is masked there is nothing to share out: 0, not NaN.
     masked = jnp.all(vectors == -jnp.inf, axis=dim, keepdims=True)
     return jnp.where(masked, 0, _normalised_exponentials(vectors, dim)).reshape(self.shape)
+
+
+# What a mask of _masked_softmax covers when it's smaller than the (batch, heads, queries, keys)
+# scores: (queries, keys), or with this type (batch, keys).
+_KEY_PADDING = 1
+
+
+@lowering(aten._masked_softmax.default)
+def _masked_softmax(self, mask, dim=None, mask_type=None):
+    if mask_type == _KEY_PADDING and mask.ndim == 2 and self.ndim == 4:
+        mask = mask[:, None, None, :]
+    vectors = jnp.where(jnp.broadcast_to(mask, self.shape), -jnp.inf, *promote(self))
+    return _softmax(vectors, -1 if dim is None else dim, False)
+
+
+@lowering(aten._masked_softmax_backward.default)
+def _masked_softmax_backward(grad_output, output, mask, dim=None):
+    # What is masked takes no part, not even through a NaN in its gradient.
+    grad_output, output = (jnp.where(mask, 0, *promote(each)) for each in (grad_output, output))
+    return _softmax_backward_data(grad_output, output, -1 if dim is None else dim, None)
