@@ -30,13 +30,27 @@ def seconds(step: Callable[[], object], wait: Callable[[], object], repeats: int
     return (time.perf_counter() - start) / repeats
 
 
-def interleaved(cases: dict[str, Case], rounds: int) -> dict[str, float]:
-    """The median of each case; all cases take part in each round, so load hits them alike."""
+def rounds_of(cases: dict[str, Case], rounds: int) -> dict[str, list[float]]:
+    """Each case's seconds in each round; all take part in each, so load hits them alike."""
     times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():
             times[name].append(case())
-    return {name: statistics.median(each) for name, each in times.items()}
+    return times
+
+
+def medians(times: dict[str, list[float]], scale: float = 1.0) -> dict[str, float]:
+    return {name: scale * statistics.median(each) for name, each in times.items()}
+
+
+def ratio(times: dict[str, list[float]], above: str, below: str) -> float:
+    """The median over the rounds of one case's seconds by another's in the same round."""
+    pairs = zip(times[above], times[below], strict=True)
+    return statistics.median(one / other for one, other in pairs)
+
+
+def interleaved(cases: dict[str, Case], rounds: int) -> dict[str, float]:
+    return medians(rounds_of(cases, rounds))
 
 
 def no_wait() -> None:

@@ -19,7 +19,9 @@ from torch_tpu import diagnostics
 ROUNDS = 7
 REPEATS = {"gpt": 1, "resnet": 1, "mlp": 10}
 WARM_UP = 3
-OVERHEAD_BOUND, JAX_BOUND = 1.3, 1.5
+FORMS = {"default": None, "fused": True}
+MODES = {"tpu": "strict", "cpu": "cpu"}
+BOUNDS = {"strict / programs": "(<= 1.3)", "strict / jax.jit": "(<= 1.5)", "strict / cpu": ""}
 
 
 def _case(step: Any, device: str, repeats: int) -> measure.Case:
@@ -28,11 +30,10 @@ def _case(step: Any, device: str, repeats: int) -> measure.Case:
 
 def _steps(name: str) -> dict[tuple[str, str], Any]:
     """By device and optimizer form: a step that has run often enough to be steady."""
-    forms = {"default": None, "fused": True}
     steps = {
         (device, form): models.train_step(name, device, fused)[0]
-        for device in ("tpu", "cpu")
-        for form, fused in forms.items()
+        for device in MODES
+        for form, fused in FORMS.items()
     }
     for step in steps.values():
         for _ in range(WARM_UP):
@@ -43,46 +44,42 @@ def _steps(name: str) -> dict[tuple[str, str], Any]:
 def measured(name: str) -> dict[str, Any]:
     repeats = REPEATS[name]
     steps = _steps(name)
+    watched = {key: program_times.Watched(step, key[0]) for key, step in steps.items()}
+    cases: dict[str, measure.Case] = {}
+    for (device, form), step in steps.items():
+        cases[f"{MODES[device]}, {form} AdamW"] = _case(step, device, repeats)
+        cases[f"{MODES[device]} programs, {form} AdamW"] = watched[device, form].seconds
     with JaxPeer(name) as jax:
-        cases = {
-            f"{'strict' if device == 'tpu' else device}, {form} AdamW": _case(step, device, repeats)
-            for (device, form), step in steps.items()
-        }
         cases["jax.jit"] = lambda: jax.seconds(repeats)
         jax.seconds(WARM_UP)
-        times = measure.interleaved(cases, ROUNDS)
-    programs = {
-        (device, form): program_times.of_step(step, device)
-        for (device, form), step in steps.items()
-    }
+        times = measure.rounds_of(cases, ROUNDS)
     diagnostics.reset_counters()
     steps["tpu", "default"]()
     torch.tpu.synchronize()
-    sums = {form: program_times.total(programs["tpu", form]) for form in ("default", "fused")}
+    calls = {device: watched[device, "default"].calls(ROUNDS) for device in MODES}
     return {
-        "ms": {case: 1e3 * each for case, each in times.items()},
-        "programs_ms": {form: 1e3 * each for form, each in sums.items()},
-        "wall / programs": {
-            form: times[f"strict, {form} AdamW"] / each for form, each in sums.items()
-        },
-        "strict / jax.jit": {
-            form: times[f"strict, {form} AdamW"] / times["jax.jit"] for form in sums
-        },
+        "ms": measure.medians(times, 1e3),
+        "strict / programs": _ratios(times, "strict programs, {} AdamW"),
+        "strict / jax.jit": _ratios(times, "jax.jit"),
+        "strict / cpu": _ratios(times, "cpu, {} AdamW"),
         "per step": {
             key: diagnostics.counters()[key] for key in ("ops", "executions", "python_entries")
         },
-        "slowest": program_times.slowest(programs["tpu", "default"], programs["cpu", "default"]),
+        "slowest": program_times.slowest(calls["tpu"], calls["cpu"]),
+    }
+
+
+def _ratios(times: dict[str, list[float]], below: str) -> dict[str, float]:
+    return {
+        form: measure.ratio(times, f"strict, {form} AdamW", below.format(form)) for form in FORMS
     }
 
 
 def _rows(figures: dict[str, Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = list(figures["ms"].items())
-    for form in figures["programs_ms"]:
-        rows += [
-            (f"sum of the programs' times, {form}", figures["programs_ms"][form]),
-            (f"wall / programs, {form}  (<= {OVERHEAD_BOUND})", figures["wall / programs"][form]),
-            (f"strict / jax.jit, {form}  (<= {JAX_BOUND})", figures["strict / jax.jit"][form]),
-        ]
+    for ratio, bound in BOUNDS.items():
+        for form, value in figures[ratio].items():
+            rows.append((f"{ratio}, {form} AdamW  {bound}", value))
     rows += list(figures["per step"].items())
     rows.append(("slowest calls", "calls", "ms each", "cpu"))
     for each in figures["slowest"]:
