@@ -5,12 +5,12 @@
 
 namespace torch_tpu {
 
-void raise_check(const Check& check, const char* op) {
+void raise_check(const Check& check) {
   TORCH_CHECK_INDEX(check.error != "IndexError", check.message);
   TORCH_CHECK_VALUE(check.error != "ValueError", check.message);
   TORCH_CHECK_TYPE(check.error != "TypeError", check.message);
   TORCH_CHECK_LINALG(check.error != "_LinAlgError", check.message);
-  TORCH_CHECK(false, check.message, " (in ", op, ")");
+  TORCH_CHECK(false, check.message);
 }
 
 }  // namespace torch_tpu

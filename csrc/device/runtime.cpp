@@ -121,7 +121,7 @@ void Runtime::raise_failed_checks(Ordinal ordinal) {
   for (PendingCheck& check : pending) {
     int32_t code = 0;
     check.code.to_host(&code, sizeof(code)).wait();
-    if (code != 0) raise_check((*check.checks)[code - 1], check.op);
+    if (code != 0) raise_check((*check.checks)[code - 1]);
   }
 }
 

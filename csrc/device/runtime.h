@@ -39,7 +39,6 @@ struct InFlight {
 struct PendingCheck {
   pjrt::Buffer code;  // int32, 0 where all checks held
   const std::vector<Check>* checks;
-  const char* op;
 };
 
 class Runtime {
@@ -95,6 +94,6 @@ class Runtime {
 };
 
 // Raises the Python exception that a check names (IndexError, RuntimeError ...).
-[[noreturn]] void raise_check(const Check& check, const char* op);
+[[noreturn]] void raise_check(const Check& check);
 
 }  // namespace torch_tpu

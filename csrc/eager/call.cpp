@@ -24,6 +24,12 @@ bool is_tpu(const c10::TensorImpl& tensor) {
   return tensor.device_type() == c10::DeviceType::PrivateUse1;
 }
 
+bool has_host_tensor(const c10::IValue& list) {
+  return std::ranges::any_of(list.toListRef(), [](const c10::IValue& item) {
+    return item.isTensor() && item.toTensor().defined() && item.toTensor().is_cpu();
+  });
+}
+
 // The dims that a Value written through this tensor would have: the tensor's own, in memory order.
 void natural_dims(const c10::TensorImpl& tensor, Slot& slot) {
   slot.dtype = c10::typeMetaToScalarType(tensor.dtype());
@@ -168,8 +174,8 @@ void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
     key.add_string(value.toStringRef());
   } else if (value.isList()) {
     key.add(Tag::kList);
-    // Index tensors may be replaced, so the list is made our own before it is walked.
-    if (argument.index) value = value.deepcopy();
+    // Index tensors on the host are replaced, in a list of our own.
+    if (argument.index && has_host_tensor(value)) value = value.toList().copy();
     auto items = value.toListRef();
     key.add(static_cast<uint32_t>(items.size()));
     for (const c10::IValue& item : items) add(const_cast<c10::IValue&>(item), argument, runtime);

@@ -74,6 +74,8 @@ const std::unordered_set<std::string_view>& recorded() {
       "aten::_euclidean_dist",
       "aten::convolution",
       "aten::convolution_backward",
+      "aten::native_layer_norm",
+      "aten::native_group_norm",
       "aten::mv",
       "aten::addr",
       "aten::cholesky_solve",

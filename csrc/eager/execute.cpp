@@ -180,7 +180,7 @@ void execute(const Plan& plan, Call& call, int64_t length) {
   }
   if (!plan.checks.empty()) {
     Runtime::get().report_later(
-        call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks, call.op.name.c_str()});
+        call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks});
   }
 
   c10::SmallVector<c10::IValue, 4> results;

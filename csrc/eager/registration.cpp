@@ -32,13 +32,19 @@ bool changes_geometry(const c10::OperatorHandle& op) {
   return std::ranges::find(tags, at::Tag::inplace_view) != tags.end();
 }
 
+// Whether PyTorch makes it out of other ops, on the CPU too.
+bool is_composed(const c10::OperatorHandle& op) {
+  return has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
+         (has_kernel(op, c10::DispatchKey::CompositeExplicitAutogradNonFunctional) &&
+          !has_kernel(op, c10::DispatchKey::CPU));
+}
+
 bool wants_recorder(const c10::OperatorHandle& op) {
   if (has_kernel(op, c10::DispatchKey::CompositeImplicitAutograd) ||
       has_kernel(op, c10::DispatchKey::PrivateUse1) || changes_geometry(op)) {
     return false;
   }
-  return !has_kernel(op, c10::DispatchKey::CompositeExplicitAutograd) ||
-         is_recorded_composite(op.operator_name());
+  return !is_composed(op) || is_recorded_composite(op.operator_name());
 }
 
 // Recorders by op name. They live as long as the process, as the dispatcher's kernels do.
