@@ -41,8 +41,9 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.token.weight  # tied, and still tied after .to(device)
-        for weight in (self.token.weight, self.position):
-            nn.init.normal_(weight, std=0.02)
+        for weight in self.parameters():
+            if weight.dim() == 2:
+                nn.init.normal_(weight, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.token(tokens) + self.position[: tokens.shape[1]]
@@ -87,11 +88,11 @@ def write(model: GPT, tokens: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def parser():
-    options = report.options(__doc__, steps=300)
+    options = report.options(__doc__, steps=400)
     options.add_argument("--layers", type=int, default=4)
     options.add_argument("--width", type=int, default=256)
-    options.add_argument("--context", type=int, default=128)
-    options.add_argument("--lr", type=float, default=3e-3)
+    options.add_argument("--context", type=int, default=64)
+    options.add_argument("--lr", type=float, default=1e-3)
     options.add_argument("--batch", type=int, default=8)
     options.add_argument("--characters", type=int, default=400, help="length of the sample")
     return options
