@@ -37,7 +37,7 @@ demo: build
 	$(BIN)/python examples/char_gpt.py
 
 test: build
-	$(BIN)/python -m pytest -q tests --ignore=tests/conformance $(ARGS)
+	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile tests --ignore=tests/conformance $(ARGS)
 
 conformance: build
 	$(BIN)/python -m pytest -q tests/conformance $(ARGS)
