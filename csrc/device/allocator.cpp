@@ -1,7 +1,6 @@
 // The storage allocator: hands out cells and answers torch.accelerator.memory_*.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,9 +17,7 @@ namespace {
 class TpuAllocator final : public c10::DeviceAllocator {
  public:
   // Memory comes with the first write, in the shape of what is written.
-  c10::DataPtr allocate(size_t) override {
-    return Cell::allocate(Runtime::get().current_device());
-  }
+  c10::DataPtr allocate(size_t) override { return Cell::allocate(Runtime::get().current_device()); }
 
   void copy_data(void* destination, const void* source, std::size_t) const override {
     static_cast<Cell*>(destination)->store(static_cast<const Cell*>(source)->load());

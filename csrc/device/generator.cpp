@@ -44,7 +44,8 @@ class TpuGenerator final : public c10::GeneratorImpl {
     if (state.numel() == kStateBytes) std::memcpy(&offset_, bytes + kSeedBytes, kSeedBytes);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+    at::Tensor state =
+        at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
     auto* bytes = static_cast<uint8_t*>(state.mutable_data_ptr());
     std::memcpy(bytes, &seed_, kSeedBytes);
     std::memcpy(bytes + kSeedBytes, &offset_, kSeedBytes);

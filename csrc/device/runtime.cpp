@@ -33,7 +33,9 @@ Runtime::Runtime() {
   });
 }
 
-void Runtime::set_resolver(std::function<RuntimeChoice()> resolver) { resolver_ = std::move(resolver); }
+void Runtime::set_resolver(std::function<RuntimeChoice()> resolver) {
+  resolver_ = std::move(resolver);
+}
 
 pjrt::Client& Runtime::client() {
   if (!initialized() || bad_fork_) [[unlikely]] {

@@ -46,7 +46,8 @@ class Runtime {
   static Runtime& get();
 
   void set_resolver(std::function<RuntimeChoice()> resolver);
-  // The client, created on first use. Throws where the plugin can't be loaded and in a forked child.
+  // The client, created on first use. Throws where the plugin can't be loaded and in a forked
+  // child.
   pjrt::Client& client();
   bool initialized() const { return client_ready_.load(std::memory_order_acquire); }
   bool in_bad_fork() const { return bad_fork_; }

@@ -82,7 +82,8 @@ at::Tensor to_host(const at::Tensor& tensor) {
   ValuePtr value = cell_of(tensor).load();
   at::Tensor host;
   if (!value) {
-    host = at::zeros(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).device(at::kCPU));
+    host =
+        at::zeros(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).device(at::kCPU));
   } else if (tensor.numel() == 0) {
     host = host_tensor(tensor.sizes(), tensor.scalar_type());
   } else if (tensor.is_contiguous() && tensor.numel() == numel_of(*value) &&
@@ -107,8 +108,8 @@ at::Tensor to_host(const at::Tensor& tensor) {
 ValuePtr from_host(const at::Tensor& tensor, Ordinal ordinal) {
   at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
   const c10::ScalarType dtype = dense.scalar_type();
-  pjrt::Buffer buffer = Runtime::get().client().from_host(dense.const_data_ptr(), element_type(dtype),
-                                                          dense.sizes(), ordinal);
+  pjrt::Buffer buffer = Runtime::get().client().from_host(
+      dense.const_data_ptr(), element_type(dtype), dense.sizes(), ordinal);
   return c10::make_intrusive<Value>(std::move(buffer), dense.sizes(), dtype, ordinal);
 }
 

@@ -10,32 +10,54 @@ pjrt::ElementType element_type(c10::ScalarType dtype) {
   using c10::ScalarType;
   // The numbers are PJRT_Buffer_Type's.
   switch (dtype) {
-    case ScalarType::Bool: return 1;
-    case ScalarType::Char: return 2;
-    case ScalarType::Short: return 3;
-    case ScalarType::Int: return 4;
-    case ScalarType::Long: return 5;
-    case ScalarType::Byte: return 6;
-    case ScalarType::UInt16: return 7;
-    case ScalarType::UInt32: return 8;
-    case ScalarType::UInt64: return 9;
-    case ScalarType::Half: return 10;
-    case ScalarType::Float: return 11;
-    case ScalarType::Double: return 12;
-    case ScalarType::BFloat16: return 13;
-    case ScalarType::ComplexFloat: return 14;
-    case ScalarType::ComplexDouble: return 15;
-    case ScalarType::Float8_e5m2: return 16;
-    case ScalarType::Float8_e4m3fn: return 17;
-    case ScalarType::Float8_e5m2fnuz: return 19;
-    case ScalarType::Float8_e4m3fnuz: return 20;
+    case ScalarType::Bool:
+      return 1;
+    case ScalarType::Char:
+      return 2;
+    case ScalarType::Short:
+      return 3;
+    case ScalarType::Int:
+      return 4;
+    case ScalarType::Long:
+      return 5;
+    case ScalarType::Byte:
+      return 6;
+    case ScalarType::UInt16:
+      return 7;
+    case ScalarType::UInt32:
+      return 8;
+    case ScalarType::UInt64:
+      return 9;
+    case ScalarType::Half:
+      return 10;
+    case ScalarType::Float:
+      return 11;
+    case ScalarType::Double:
+      return 12;
+    case ScalarType::BFloat16:
+      return 13;
+    case ScalarType::ComplexFloat:
+      return 14;
+    case ScalarType::ComplexDouble:
+      return 15;
+    case ScalarType::Float8_e5m2:
+      return 16;
+    case ScalarType::Float8_e4m3fn:
+      return 17;
+    case ScalarType::Float8_e5m2fnuz:
+      return 19;
+    case ScalarType::Float8_e4m3fnuz:
+      return 20;
     default:
       TORCH_CHECK_TYPE(false, "tpu tensors can't hold ", dtype, ": XLA has no such type");
   }
 }
 
 Value::Value(pjrt::Buffer buffer, c10::IntArrayRef dims, c10::ScalarType dtype, Ordinal ordinal)
-    : dims_(dims.begin(), dims.end()), dtype_(dtype), ordinal_(ordinal), buffer_(std::move(buffer)) {
+    : dims_(dims.begin(), dims.end()),
+      dtype_(dtype),
+      ordinal_(ordinal),
+      buffer_(std::move(buffer)) {
   bytes_ = c10::elementSize(dtype);
   for (int64_t dim : dims) bytes_ *= dim;
   MemoryUse::of(ordinal).allocated(static_cast<int64_t>(bytes_));

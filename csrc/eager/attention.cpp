@@ -1,8 +1,8 @@
 // scaled_dot_product_attention asks a stub which kernel to use.
+#include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/SDPBackend.h>
 
 namespace torch_tpu {
 

@@ -14,8 +14,18 @@ namespace torch_tpu {
 namespace {
 
 enum class Tag : uint8_t {
-  kNone, kBool, kInt, kFloat, kComplex, kString, kDevice, kGenerator, kList, kTensor,
-  kRuntimeNumber, kHostTensor,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kComplex,
+  kString,
+  kDevice,
+  kGenerator,
+  kList,
+  kTensor,
+  kRuntimeNumber,
+  kHostTensor,
 };
 
 constexpr size_t kFewSlots = 16;
@@ -60,10 +70,10 @@ bool sees_all(const c10::TensorImpl& tensor, const Slot& slot) {
 }
 
 void check_usable(const c10::TensorImpl& tensor) {
-  TORCH_CHECK(tensor.has_storage() &&
-                  tensor.unsafe_storage().device_type() == c10::DeviceType::PrivateUse1,
-              "torch_tpu: got a tensor that says it is on ", tensor.device(),
-              " but has no storage there (a fake or meta tensor reached a device kernel)");
+  TORCH_CHECK(
+      tensor.has_storage() && tensor.unsafe_storage().device_type() == c10::DeviceType::PrivateUse1,
+      "torch_tpu: got a tensor that says it is on ", tensor.device(),
+      " but has no storage there (a fake or meta tensor reached a device kernel)");
   TORCH_CHECK(tensor.unsafe_storage().nbytes() != 0 || tensor.numel() == 0,
               "The tensor has a non-zero number of elements, but its data is not allocated yet: "
               "its storage was resized to nothing");
@@ -94,7 +104,8 @@ void Call::find_device() {
     } else {
       TORCH_CHECK(ordinal == tensor.device().index(),
                   "Expected all tensors to be on the same device, but found at least two devices, ",
-                  c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(), "!");
+                  c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(),
+                  "!");
     }
   };
   for (size_t i = 0; i < op.arguments.size(); ++i) {
@@ -123,10 +134,10 @@ void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
     if (is_tpu(tensor)) {
       add_tensor(tensor, argument.written);
     } else {
-      TORCH_CHECK(tensor.device_type() == c10::DeviceType::CPU && tensor.dim() == 0 &&
-                      !argument.written,
-                  "Expected all tensors to be on the same device, but found at least two devices, ",
-                  c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(), "!");
+      TORCH_CHECK(
+          tensor.device_type() == c10::DeviceType::CPU && tensor.dim() == 0 && !argument.written,
+          "Expected all tensors to be on the same device, but found at least two devices, ",
+          c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(), "!");
       add_host_number(tensor, true);
     }
   } else if (value.isNone()) {

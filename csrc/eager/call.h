@@ -41,8 +41,8 @@ class KeyBuilder {
 // One storage that a call touches.
 struct Slot {
   Cell* cell;
-  ValuePtr value;        // null where the storage was never written
-  Dims dims;             // of the Value, or what it would have
+  ValuePtr value;  // null where the storage was never written
+  Dims dims;       // of the Value, or what it would have
   c10::ScalarType dtype;
   bool written = false;
   bool donated = false;  // nothing else holds the Value, and the call replaces it

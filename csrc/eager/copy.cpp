@@ -15,8 +15,7 @@ bool on_tpu(const at::Tensor& tensor) { return tensor.device().is_privateuseone(
 // Whether writing all of this tensor writes all of its storage, in row-major order.
 bool covers_storage(const at::Tensor& tensor) {
   return tensor.storage_offset() == 0 && tensor.is_contiguous() && !tensor.is_conj() &&
-         !tensor.is_neg() &&
-         tensor.numel() * tensor.itemsize() == tensor.storage().nbytes();
+         !tensor.is_neg() && tensor.numel() * tensor.itemsize() == tensor.storage().nbytes();
 }
 
 void copy_on_device(const at::Tensor& source, const at::Tensor& destination) {
@@ -42,8 +41,8 @@ at::Tensor to_device(const at::Tensor& source, Ordinal ordinal) {
   if (!covers_storage(dense)) dense = dense.clone();
   if (ValuePtr value = cell_of(dense).load()) {
     PJRT_Device* device = Runtime::get().client().devices()[ordinal];
-    cell_of(moved).store(c10::make_intrusive<Value>(value->buffer().to_device(device), value->dims(),
-                                                    value->dtype(), ordinal));
+    cell_of(moved).store(c10::make_intrusive<Value>(value->buffer().to_device(device),
+                                                    value->dims(), value->dtype(), ordinal));
   }
   return moved;
 }
@@ -72,8 +71,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ",
-              self.device(), " and ", other.device());
+  TORCH_CHECK(self.device() == other.device(),
+              "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
+              other.device());
   TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ",
               self.scalar_type(), " but got data type ", other.scalar_type(),
               " for argument 'other' in call to equal");

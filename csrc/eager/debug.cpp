@@ -14,7 +14,8 @@ namespace {
 
 std::atomic<bool> nan_checks{false}, op_printing{false};
 
-void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit) {
+void for_each_tensor(const c10::IValue& value,
+                     const std::function<void(const at::Tensor&)>& visit) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) visit(value.toTensor());
   } else if (value.isTensorList()) {

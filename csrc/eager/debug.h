@@ -6,7 +6,8 @@
 
 namespace torch_tpu {
 
-// Whether ops are to be looked at as they finish: in debug mode, and where checks or printing are on.
+// Whether ops are to be looked at as they finish: in debug mode, and where checks or printing are
+// on.
 bool inspecting();
 
 // Waits for an op that just ran; its results are the last on the stack.

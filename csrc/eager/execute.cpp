@@ -1,6 +1,7 @@
 #include "eager/execute.h"
 
 #include <ATen/core/Tensor.h>
+
 #include <list>
 
 #include "device/counters.h"
@@ -95,8 +96,12 @@ Outputs launch(const Program& program, Call& call) {
       case Parameter::Source::kSlot:
         arguments.push_back(call.slots[parameter.slot].value->buffer().get());
         break;
-      case Parameter::Source::kInts: arguments.push_back(numbers.ints->get()); break;
-      case Parameter::Source::kFloats: arguments.push_back(numbers.floats->get()); break;
+      case Parameter::Source::kInts:
+        arguments.push_back(numbers.ints->get());
+        break;
+      case Parameter::Source::kFloats:
+        arguments.push_back(numbers.floats->get());
+        break;
     }
   }
   Outputs outputs(program.executable->num_outputs());
@@ -131,11 +136,16 @@ void resize_argument(const Resize& resize, const Call& call) {
 c10::IValue result_of(const Return& result, const Call& call,
                       const c10::SmallVectorImpl<at::Tensor>& created) {
   switch (result.kind) {
-    case Return::Kind::kNew: return created[result.place];
-    case Return::Kind::kArgument: return call.argument(result.place);
-    case Return::Kind::kUndefined: return at::Tensor();
-    case Return::Kind::kNumber: return result.place;
-    case Return::Kind::kList: break;
+    case Return::Kind::kNew:
+      return created[result.place];
+    case Return::Kind::kArgument:
+      return call.argument(result.place);
+    case Return::Kind::kUndefined:
+      return at::Tensor();
+    case Return::Kind::kNumber:
+      return result.place;
+    case Return::Kind::kList:
+      break;
   }
   c10::List<at::Tensor> list;
   list.reserve(result.items.size());
@@ -179,8 +189,7 @@ void execute(const Plan& plan, Call& call, int64_t length) {
     call.slots[write.slot].cell->store(next_value(write.dims, write.dtype));
   }
   if (!plan.checks.empty()) {
-    Runtime::get().report_later(
-        call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks});
+    Runtime::get().report_later(call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks});
   }
 
   c10::SmallVector<c10::IValue, 4> results;

@@ -1,18 +1,19 @@
 // Kernels that move no values: factories, views, storage surgery. They never make a program.
+#include "eager/native_kernels.h"
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-#include <ATen/ops/is_set_to_native.h>
 #include <torch/library.h>
 
 #include "device/storage.h"
-#include "eager/native_kernels.h"
 
 namespace torch_tpu {
 
@@ -31,8 +32,8 @@ void check_sizes(c10::IntArrayRef sizes) {
 at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                  std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> memory_format) {
-  TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "tpu tensors are strided, got layout ",
-              *layout);
+  TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided,
+              "tpu tensors are strided, got layout ", *layout);
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   check_sizes(size);
   Dims strides(size.size());
@@ -73,10 +74,10 @@ at::Tensor efficient_zero_tensor(c10::IntArrayRef size, std::optional<c10::Scala
 void grow_storage(const at::Tensor& tensor) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  size_t bytes = tensor.numel() == 0 ? 0
-                                     : at::detail::computeStorageNbytes(
-                                           tensor.sizes(), tensor.strides(), tensor.itemsize(),
-                                           tensor.storage_offset());
+  size_t bytes = tensor.numel() == 0
+                     ? 0
+                     : at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(),
+                                                        tensor.itemsize(), tensor.storage_offset());
   if (bytes <= storage->nbytes()) return;
   TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
   resize_storage(*storage, bytes);

@@ -26,10 +26,14 @@ c10::TypePtr element_type_of(c10::TypePtr type) {
 
 Meaning meaning_of(const c10::Type& type) {
   switch (type.kind()) {
-    case c10::TypeKind::ScalarTypeType: return Meaning::kScalarType;
-    case c10::TypeKind::LayoutType: return Meaning::kLayout;
-    case c10::TypeKind::MemoryFormatType: return Meaning::kMemoryFormat;
-    default: return Meaning::kPlain;
+    case c10::TypeKind::ScalarTypeType:
+      return Meaning::kScalarType;
+    case c10::TypeKind::LayoutType:
+      return Meaning::kLayout;
+    case c10::TypeKind::MemoryFormatType:
+      return Meaning::kMemoryFormat;
+    default:
+      return Meaning::kPlain;
   }
 }
 
@@ -46,7 +50,8 @@ Op::Op(const c10::OperatorHandle& handle)
     argument.kwarg_only = each.kwarg_only();
     argument.out = each.is_out();
     argument.index = each.name() == "indices";
-    if (type->kind() == c10::TypeKind::GeneratorType) generator = static_cast<int>(arguments.size());
+    if (type->kind() == c10::TypeKind::GeneratorType)
+      generator = static_cast<int>(arguments.size());
     arguments.push_back(std::move(argument));
   }
   const auto& tags = handle.getTags();

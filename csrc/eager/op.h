@@ -14,12 +14,12 @@ enum class Meaning : uint8_t { kPlain, kScalarType, kLayout, kMemoryFormat };
 
 struct Argument {
   std::string name;
-  bool written = false;     // the schema says so
+  bool written = false;  // the schema says so
   Meaning meaning = Meaning::kPlain;
-  bool runtime = false;     // numbers for it are program inputs; known once the op is described
+  bool runtime = false;  // numbers for it are program inputs; known once the op is described
   bool kwarg_only = false;
   bool out = false;
-  bool index = false;       // index tensors may be on the CPU, as on CUDA
+  bool index = false;  // index tensors may be on the CPU, as on CUDA
 };
 
 struct Op {

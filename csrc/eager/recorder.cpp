@@ -101,7 +101,8 @@ void Recorder::run(torch::jit::Stack& stack) {
   } else {
     execute(plan, call);
   }
-  if (inspecting()) [[unlikely]] inspect(op_, call.ordinal, stack);
+  if (inspecting()) [[unlikely]]
+    inspect(op_, call.ordinal, stack);
 }
 
 void run_on_cpu(const Op& op, torch::jit::Stack& stack) {

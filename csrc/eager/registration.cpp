@@ -1,7 +1,7 @@
 // Which ops get a recorder: every ATen op that PyTorch does not compose from others, and those
 // composed ones that are worth a program of their own.
-#include <ATen/native/CPUFallback.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
 #include <algorithm>

@@ -52,14 +52,16 @@ void bind_runtime(py::module_& module) {
   module.def("device_count", [] { return runtime().device_count(); }, NoGil());
   module.def("current_device", [] { return runtime().current_device(); });
   module.def("set_device", [](int ordinal) { runtime().set_current_device(ordinal); }, NoGil());
-  module.def("exchange_device", [](int ordinal) { return runtime().exchange_device(ordinal); }, NoGil());
+  module.def(
+      "exchange_device", [](int ordinal) { return runtime().exchange_device(ordinal); }, NoGil());
   module.def("platform_name", [] { return runtime().client().platform_name(); }, NoGil());
   module.def("platform_version", [] { return runtime().client().platform_version(); }, NoGil());
   module.def("api_version", [] { return runtime().client().plugin()->api_version(); }, NoGil());
   module.def("plugin_path", [] { return runtime().plugin_path(); });
-  module.def("device_kind", [](int ordinal) {
-    return runtime().client().device_kind(runtime().checked(ordinal));
-  }, NoGil());
+  module.def(
+      "device_kind",
+      [](int ordinal) { return runtime().client().device_kind(runtime().checked(ordinal)); },
+      NoGil());
   module.def("device_attributes", [](int ordinal) {
     py::dict attributes;
     for (auto& [name, value] : runtime().client().device_attributes(runtime().checked(ordinal))) {
@@ -72,8 +74,9 @@ void bind_runtime(py::module_& module) {
                return runtime().client().plugin()->register_ffi_handler(
                    target, handler.get_pointer(), platform);
              });
-  module.def("synchronize", [](int ordinal) { runtime().synchronize(runtime().checked(ordinal)); },
-             NoGil());
+  module.def(
+      "synchronize", [](int ordinal) { runtime().synchronize(runtime().checked(ordinal)); },
+      NoGil());
 }
 
 void bind_memory(py::module_& module) {
@@ -110,7 +113,8 @@ void bind_diagnostics(py::module_& module) {
   module.def("set_op_printing", &set_op_printing);
   module.def("counters", [] {
     py::dict result;
-    for (auto& [name, counter] : counters().all()) result[py::str(std::string(name))] = counter->get();
+    for (auto& [name, counter] : counters().all())
+      result[py::str(std::string(name))] = counter->get();
     int64_t in_use = 0, peak = 0;
     if (runtime().initialized()) {
       for (Ordinal i = 0; i < runtime().device_count(); ++i) {
@@ -137,15 +141,18 @@ void bind_programs(py::module_& module) {
   py::class_<pjrt::Executable, std::shared_ptr<pjrt::Executable>>(module, "Executable")
       .def_property_readonly("num_outputs", &pjrt::Executable::num_outputs)
       .def("serialize", [](const pjrt::Executable& self) { return py::bytes(self.serialize()); })
-      .def("optimized_program", [](const pjrt::Executable& self) {
-        return py::bytes(self.optimized_program());
-      });
-  module.def("compile", [](const std::string& mlir, int ordinal) {
-    return runtime().client().compile(mlir, pjrt::compile_options(ordinal));
-  }, NoGil());
-  module.def("deserialize", [](const std::string& serialized) {
-    return runtime().client().deserialize(serialized);
-  }, NoGil());
+      .def("optimized_program",
+           [](const pjrt::Executable& self) { return py::bytes(self.optimized_program()); });
+  module.def(
+      "compile",
+      [](const std::string& mlir, int ordinal) {
+        return runtime().client().compile(mlir, pjrt::compile_options(ordinal));
+      },
+      NoGil());
+  module.def(
+      "deserialize",
+      [](const std::string& serialized) { return runtime().client().deserialize(serialized); },
+      NoGil());
 }
 
 }  // namespace

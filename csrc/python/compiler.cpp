@@ -62,10 +62,14 @@ class ArgumentWriter {
  private:
   static py::object enumerator(int64_t number, Meaning meaning) {
     switch (meaning) {
-      case Meaning::kScalarType: return py::cast(static_cast<c10::ScalarType>(number));
-      case Meaning::kLayout: return py::cast(static_cast<c10::Layout>(number));
-      case Meaning::kMemoryFormat: return py::cast(static_cast<c10::MemoryFormat>(number));
-      case Meaning::kPlain: break;
+      case Meaning::kScalarType:
+        return py::cast(static_cast<c10::ScalarType>(number));
+      case Meaning::kLayout:
+        return py::cast(static_cast<c10::Layout>(number));
+      case Meaning::kMemoryFormat:
+        return py::cast(static_cast<c10::MemoryFormat>(number));
+      case Meaning::kPlain:
+        break;
     }
     return py::int_(number);
   }
