@@ -49,10 +49,17 @@ def _batch_kept_summed(operand, contracting, batch):
     return operand.transpose((*batch, *kept, *contracting)), len(kept)
 
 
-def product(lhs, rhs):
-    """A matrix product over any leading batch dimensions, the same on both sides."""
+def product(lhs, rhs, contiguous=True):
+    """A matrix product over any leading batch dimensions, the same on both sides.
+
+    ``contiguous`` tells how ``rhs`` lies in memory. A transposed one (the weight of a linear
+    layer) is contracted as it lies: XLA:CPU does not see through the transpose where ``lhs`` has
+    one row, and takes five times as long.
+    """
     batch = tuple(range(lhs.ndim - 2))
-    return contract(lhs, rhs, ((lhs.ndim - 1,), (rhs.ndim - 2,)), (batch, batch))
+    if contiguous:
+        return contract(lhs, rhs, ((lhs.ndim - 1,), (rhs.ndim - 2,)), (batch, batch))
+    return contract(lhs, rhs.mT, ((lhs.ndim - 1,), (rhs.ndim - 1,)), (batch, batch))
 
 
 def accumulate(self, addend, beta, alpha):
@@ -62,9 +69,9 @@ def accumulate(self, addend, beta, alpha):
     return scaled + alpha * addend
 
 
-@lowering(aten.mm.default, aten.bmm.default)
-def mm(self, mat2):
-    return product(self, mat2)
+@lowering(aten.mm.default, aten.bmm.default, layout_of="mat2")
+def mm(self, mat2, *, contiguous=True):
+    return product(self, mat2, contiguous)
 
 
 @lowering(aten.mm.dtype, aten.bmm.dtype)
@@ -72,9 +79,14 @@ def mm_dtype(self, mat2, out_dtype):
     return product(self, mat2)
 
 
-@lowering(aten.addmm.default, aten.baddbmm.default)
-def addmm(self, mat1, mat2, *, beta=1, alpha=1):
-    return accumulate(self, product(mat1, mat2), beta, alpha)
+@lowering(aten.addmm.default, layout_of="mat2")
+def addmm(self, mat1, mat2, *, beta=1, alpha=1, contiguous=True):
+    return accumulate(self, product(mat1, mat2, contiguous), beta, alpha)
+
+
+@lowering(aten.baddbmm.default, layout_of="batch2")
+def baddbmm(self, batch1, batch2, *, beta=1, alpha=1, contiguous=True):
+    return addmm(self, batch1, batch2, beta=beta, alpha=alpha, contiguous=contiguous)
 
 
 @lowering(aten.addmm.dtype, aten.baddbmm.dtype)

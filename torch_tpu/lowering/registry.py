@@ -45,8 +45,8 @@ class Rule:
     takes ``size=``, a static bound not below it, and returns outputs padded to that bound along
     the dimension where the promised shape has the length. A rule whose length depends on values
     for some arguments only gives None from ``size`` for the others and gets ``size=None``.
-    ``layout_of`` names a tensor argument whose contiguity PyTorch's results depend on; the rule
-    takes it as the keyword ``contiguous``.
+    ``layout_of`` names a tensor argument whose contiguity PyTorch's results or the best form depend
+    on; the rule takes it as the keyword ``contiguous``.
     """
 
     function: Callable[..., Any]
