@@ -60,6 +60,28 @@ def no_wait() -> None:
 WAIT: dict[str, Callable[[], object]] = {"cpu": no_wait, "tpu": lambda: torch.tpu.synchronize()}
 
 
+def _machine_seconds() -> float:
+    """Processor seconds that the whole machine has spent on work so far."""
+    with open("/proc/stat") as lines:
+        user, nice, system, _, _, interrupts, soft, stolen = map(int, next(lines).split()[1:9])
+    ticks = user + nice + system + interrupts + soft + stolen
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """Those of this process and of the children that it has waited for."""
+    return sum(os.times()[:4])
+
+
+_START = time.perf_counter(), _machine_seconds() - _own_seconds()
+
+
+def cores_busy_elsewhere() -> float:
+    """How many cores other processes kept busy since this one started: what spoils figures."""
+    start, others = _START
+    return (_machine_seconds() - _own_seconds() - others) / (time.perf_counter() - start)
+
+
 def _processor() -> str:
     with open("/proc/cpuinfo") as lines:
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -75,7 +97,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
+        "cores_busy_elsewhere": cores_busy_elsewhere(),
         "cpu_threads": torch.get_num_threads(),
         "device": torch.tpu.get_device_name(),
         "python": platform.python_version(),
@@ -86,9 +108,10 @@ def machine() -> dict[str, Any]:
 def report(name: str, figures: dict[str, Any], rows: Iterable[tuple[Any, ...]], unit: str) -> None:
     """Writes results/<name>.json and prints the rows."""
     RESULTS.mkdir(exist_ok=True)
-    written = {"machine": machine(), "unit": unit, "figures": figures}
+    written: dict[str, Any] = {"machine": machine(), "unit": unit, "figures": figures}
     (RESULTS / f"{name}.json").write_text(json.dumps(written, indent=2) + "\n")
-    print(f"\n{name} [{unit}]")
+    busy = written["machine"]["cores_busy_elsewhere"]
+    print(f"\n{name} [{unit}; {busy:.1f} of {os.cpu_count()} cores busy elsewhere]")
     for row in rows:
         label, *values = row
         print(f"  {label:<44}" + "".join(f"{_text(value):>14}" for value in values))
