@@ -127,7 +127,7 @@ class Shadow(TorchDispatchMode):
         name = str(func)
         flat = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
         random = torch.Tag.nondeterministic_seeded in func.tags
-        if func in self.skip or random or registry.find(func) is None or any(t.layout != torch.strided for t in flat):
+        if func in self.skip or func.is_view or random or registry.find(func) is None or any(t.layout != torch.strided for t in flat):
             if not random and not func.is_view and func not in self.skip:
                 self.unserved[name] = self.unserved.get(name, 0) + 1
             return func(*args, **kwargs)

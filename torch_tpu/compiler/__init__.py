@@ -17,6 +17,7 @@ from torch_tpu.compiler import foreign, metadata
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import Traced, value_dims
 from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
+from torch_tpu.lowering.registry import Rule
 
 _PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
 
@@ -37,7 +38,10 @@ def compile_node(node: Node, ordinal: int, bound: int | None) -> Plan | None:
     """
     rule = rule_for(node.overload)
     assert rule is not None
-    inferred = metadata.infer(node)
+    if metadata.is_known(node.overload):
+        inferred = metadata.infer(node)
+    else:
+        inferred = _promised_by_rule(node, rule)
     traced = Traced(node, rule, inferred, bound)
     if rule.size is not None and bound is None:
         if (plan := _size_plan(traced, ordinal)) is not None:
@@ -50,9 +54,15 @@ def compile_node(node: Node, ordinal: int, bound: int | None) -> Plan | None:
         created=[_with_value_dims(each, bound) for each in traced.metadata.created],
         writes=traced.writes,
         resizes=inferred.resizes,
-        returns=inferred.returns,
+        returns=traced.metadata.returns,
         checks=traced.errors,
     )
+
+
+def _promised_by_rule(node: Node, rule: Rule) -> metadata.Metadata:
+    probe = Traced(node, rule, metadata.Metadata([], [], []))
+    with _jax_settings():
+        return metadata.of_shapes(node, jax.eval_shape(probe.results, *probe.shapes()))
 
 
 def _size_plan(traced: Traced, ordinal: int) -> Plan | None:
@@ -71,7 +81,7 @@ def _with_unknown_length(traced: Traced, bound: int) -> metadata.Metadata:
         probe = dataclasses.replace(traced, bound=each)
         probe.metadata = dataclasses.replace(traced.metadata, returns=[])
         with _jax_settings():
-            shapes.append(jax.eval_shape(probe.results, *probe.shapes()))
+            shapes.append(jax.tree.leaves(jax.eval_shape(probe.results, *probe.shapes())))
     created = []
     for promised, small, large in zip(traced.metadata.created, *shapes, strict=True):
         sizes = tuple(a if a == b else -1 for a, b in zip(small.shape, large.shape, strict=True))

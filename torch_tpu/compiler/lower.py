@@ -71,6 +71,7 @@ class Traced:
         with registry.collect_checks() as checks:
             results = self._call(self.rule.function, environment, sized=self.bound is not None)
             results = list(results) if isinstance(results, tuple) else [results]
+            self.metadata = self.metadata.without_undefined(results)
             new = self._created(results, environment)
             self._write(results, environment)
         self.writes = environment.writes()
@@ -79,10 +80,10 @@ class Traced:
         return outputs + ([checks.code()] if checks.errors else [])
 
     def results(self, *inputs: Any) -> list[Any]:
-        """What the rule itself returns for the new tensors, flat."""
+        """What the rule itself returns for the new tensors."""
         environment = _Environment(self.node, dict(zip(self.inputs, inputs, strict=True)))
         results = self._call(self.rule.function, environment, sized=self.bound is not None)
-        return jax.tree.leaves(results)
+        return list(results) if isinstance(results, tuple) else [results]
 
     def size(self, *inputs: Any) -> Any:
         """The length that the values decide, int64; None where the arguments decide none."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_tpu.compiler.node import Created, Edge, Node, Number, Resize
@@ -43,6 +44,12 @@ _READS_VALUES = (
 # Their CPU kernels refuse a matrix of ones, which lacks rank.
 _WANTS_RANK = ("aten::linalg_lstsq",)
 
+# Numbers that must be zero where a list is empty, as the CPU kernel insists.
+_ZERO_WITHOUT = {"aten::_fused_sgd_": ("momentum", "momentum_buffer_list")}
+
+# The CPU has no kernel for this form of attention.
+_ATTENTION = "_scaled_dot_product_fused_attention_overrideable"
+
 # How PyTorch words that the CPU has no kernel at all.
 _NO_CPU_KERNEL = ("Could not run", "operator for privateuse1 backends")
 
@@ -55,13 +62,60 @@ class Metadata:
     returns: list[Any]
     resizes: list[Resize]
 
+    def without_undefined(self, results: list[Any]) -> Metadata:
+        """The same, less the new tensors for which a rule gives None (nobody wants them)."""
+        created: list[Created] = []
+
+        def defined(place: Any, result: Any) -> Any:
+            if isinstance(place, list):
+                return [defined(*pair) for pair in zip(place, result, strict=True)]
+            if place is None or place[0] != "new":
+                return place
+            if result is None:
+                return None
+            created.append(self.created[place[1]])
+            return ("new", len(created) - 1)
+
+        count = len(self.returns)
+        returns = [defined(*pair) for pair in zip(self.returns, results[:count], strict=False)]
+        return Metadata(created, returns + self.returns[len(returns) :], self.resizes)
+
+
+_ANSWERING = (
+    DispatchKey.CPU, DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeExplicitAutograd, DispatchKey.CompositeExplicitAutogradNonFunctional,
+)  # fmt: skip
+
+
+def is_known(overload: torch._ops.OpOverload) -> bool:
+    """Whether PyTorch has a kernel, for the CPU or meta, that can answer."""
+    return any(overload.has_kernel_for_dispatch_key(key) for key in _ANSWERING)
+
+
+def of_shapes(node: Node, shapes: list[Any]) -> Metadata:
+    """The answer for an op that PyTorch can't ask: new tensors of the shapes its rule gives.
+
+    They are row-major, in the dtype of the call's first tensor; None is an undefined tensor.
+    """
+    created: list[Created] = []
+    returns: list[Any] = []
+    for shape in shapes:
+        returns.append(None if shape is None else ("new", len(created)))
+        if shape is not None:
+            sizes = tuple(shape.shape)
+            strides = torch._prims_common.make_contiguous_strides_for(sizes)
+            created.append(Created(sizes, tuple(strides), _first_dtype(node)))
+    return Metadata(created, returns, [])
+
 
 def infer(node: Node) -> Metadata:
     """Run PyTorch's own answer for a call. Raises what CPU PyTorch raises for it."""
     with _quiet_dispatch():
         name = node.overload._schema.name.split("::")[1]
+        if name == _ATTENTION:
+            _refuse_attention(node)
         if _reads_values(name):
-            return _first_answer(node, "meta", "cpu")
+            return _meta_answer(node)
         if _is_cheap(node, name):
             return _first_answer(node, "cpu", "meta")
         return _large(node)
@@ -92,11 +146,61 @@ def _first_answer(node: Node, device: str, other: str) -> Metadata:
 def _large(node: Node) -> Metadata:
     """Meta kernels for what is slow on the CPU; the CPU's words for what they refuse."""
     if all(edge.dtype == _first_dtype(node) for edge in edges(node.arguments)):
-        try:
-            return _run(node, "meta")
-        except Exception:  # noqa: BLE001  # whatever it was, the CPU kernel says it better
-            return _run(node, "cpu")
+        _refuse_dtypes(node)
+        return _meta_answer(node)
     return _first_answer(node, "cpu", "meta")  # mixed dtypes: meta kernels let too much pass
+
+
+def _meta_answer(node: Node) -> Metadata:
+    """The meta kernel's answer; whatever it refuses, the CPU kernel says it better."""
+    try:
+        return _first_answer(node, "meta", "cpu")
+    except Exception:  # noqa: BLE001
+        with contextlib.suppress(NotImplementedError):
+            return _run(node, "cpu")
+        raise
+
+
+def _refuse_dtypes(node: Node) -> None:
+    """Raise what the CPU kernel says of the dtypes, which meta kernels don't look at.
+
+    It is asked about tensors that are next to nothing, so nothing else that it says counts.
+    """
+    small = dataclasses.replace(node, arguments=_shrunk(node.arguments))
+    try:
+        _run(small, "cpu")
+    except NotImplementedError as error:
+        if "not implemented for" in str(error):
+            raise
+    except Exception:  # noqa: BLE001  # sizes that don't fit together any more
+        pass
+
+
+def _shrunk(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_shrunk(item) for item in argument]
+    if not isinstance(argument, Edge):
+        return argument
+    sizes = tuple(min(size, 2) for size in argument.sizes)
+    strides = tuple(2**place for place in reversed(range(len(sizes))))
+    return dataclasses.replace(argument, sizes=sizes, strides=strides, offset=0)
+
+
+def _refuse_attention(node: Node) -> None:
+    """Raise what attention's own function, of which this op is one way to run, refuses."""
+
+    def attend(device: str) -> None:
+        query, key, value, mask, dropout, causal, _, scale = map(
+            _stand_in(node, device), node.arguments
+        )
+        torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, mask, dropout, causal, scale=scale
+        )
+
+    try:
+        attend("meta")
+    except Exception:  # noqa: BLE001  # the CPU says it better
+        attend("cpu")
 
 
 def _first_dtype(node: Node) -> torch.dtype:
@@ -127,12 +231,14 @@ def _quiet_dispatch() -> Iterator[None]:
         torch.random.set_rng_state(state)
 
 
-def _stand_in(device: str) -> Callable[[Any], Any]:
+def _stand_in(node: Node, device: str) -> Callable[[Any], Any]:
+    memories = _shared_memories(node, device)
+
     def build(argument: Any) -> Any:
         if isinstance(argument, list):
             return [build(item) for item in argument]
         if isinstance(argument, Edge):
-            return _stand_in_tensor(argument, device)
+            return _stand_in_tensor(argument, memories.get(argument.slot) or _memory([argument], device))
         if isinstance(argument, Number):
             return _stand_in_number(argument)
         return argument
@@ -140,16 +246,45 @@ def _stand_in(device: str) -> Callable[[Any], Any]:
     return build
 
 
-def _stand_in_tensor(edge: Edge, device: str) -> torch.Tensor:
+@dataclasses.dataclass(frozen=True)
+class _Memory:
+    """The elements of a storage from ``start`` on that stand-ins look at."""
+
+    start: int
+    elements: torch.Tensor
+
+
+def _shared_memories(node: Node, device: str) -> dict[int, _Memory]:
+    """What several arguments look at, by slot: kernels refuse some ways to overlap."""
+    views: dict[int, list[Edge]] = {}
+    for edge in edges(node.arguments):
+        views.setdefault(edge.slot, []).append(edge)
+    return {
+        slot: _memory(group, device)
+        for slot, group in views.items()
+        if len(group) > 1 and len({edge.dtype for edge in group}) == 1
+    }
+
+
+def _memory(group: list[Edge], device: str) -> _Memory:
     """Ones, so that they divide and normalise; zeros for integers, so that they index."""
-    whole = 1 + sum((n - 1) * s for n, s in zip(edge.sizes, edge.strides, strict=True))
-    length = 0 if 0 in edge.sizes else whole
-    fill = 1 if edge.dtype.is_floating_point or edge.dtype == torch.bool else 0
-    if device == "meta" or not fill:
-        storage = torch.zeros(length, dtype=edge.dtype, device=device)
-    else:
-        storage = torch.ones(length, dtype=torch.float32, device=device).to(edge.dtype)
-    tensor = storage.as_strided(edge.sizes, edge.strides)
+    start = min(edge.offset for edge in group)
+    length = max(edge.offset - start + _extent(edge) for edge in group)
+    dtype = group[0].dtype
+    if device == "meta" or not (dtype.is_floating_point or dtype == torch.bool):
+        return _Memory(start, torch.zeros(length, dtype=dtype, device=device))
+    return _Memory(start, torch.ones(length, dtype=torch.float32, device=device).to(dtype))
+
+
+def _extent(edge: Edge) -> int:
+    """How many elements lie between a view's first and its last, with both."""
+    if 0 in edge.sizes:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(edge.sizes, edge.strides, strict=True))
+
+
+def _stand_in_tensor(edge: Edge, memory: _Memory) -> torch.Tensor:
+    tensor = memory.elements.as_strided(edge.sizes, edge.strides, edge.offset - memory.start)
     tensor = torch._neg_view(tensor) if edge.neg else tensor
     return torch._conj(tensor) if edge.conj else tensor
 
@@ -157,17 +292,38 @@ def _stand_in_tensor(edge: Edge, device: str) -> torch.Tensor:
 def _stand_in_number(number: Number) -> Any:
     # Integers ascend, so that a range between two of them isn't empty.
     ascending = number.place + 1
-    value = {"bool": True, "int": 1, "float": 0.5, "complex": 0.5 + 0j}[number.kind]
-    if number.dtype is None or number.wrapped:
-        return value  # a tensor argument takes a Python number as a wrapped one
+    value = {"bool": True, "int": ascending, "float": 0.5, "complex": 0.5 + 0.5j}[number.kind]
+    if number.dtype is None:
+        return value
+    if number.wrapped:
+        return _wrapped_number(value)
     return torch.tensor(value, dtype=number.dtype, device="cpu")
+
+
+@functools.cache
+def _wrapped_number(value: Any) -> torch.Tensor:
+    """The 0-dim tensor that PyTorch makes of a Python number, which promotes as the number does.
+
+    Only autograd hands one out in Python: as what it saved of a multiplication.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        product = torch.ones((), requires_grad=True, device="cpu") * value
+        return product.grad_fn._saved_other
+
+
+def _zero_absent(overload: torch._ops.OpOverload, arguments: list[Any]) -> None:
+    number, owner = _ZERO_WITHOUT.get(overload._schema.name, (None, None))
+    names = [argument.name for argument in overload._schema.arguments]
+    if owner is not None and not arguments[names.index(owner)]:
+        arguments[names.index(number)] = 0.0
 
 
 def _run(node: Node, device: str) -> Metadata:
     overload = node.overload
-    arguments = [_stand_in(device)(argument) for argument in node.arguments]
+    arguments = list(map(_stand_in(node, device), node.arguments))
     if overload._schema.name in _WANTS_RANK and device == "cpu":
         arguments[0].diagonal(dim1=-2, dim2=-1).add_(1)
+    _zero_absent(overload, arguments)
     named = {
         argument.name: value
         for argument, value in zip(overload._schema.arguments, arguments, strict=True)

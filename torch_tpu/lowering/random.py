@@ -253,6 +253,10 @@ def randperm(n, *, dtype=None, layout=None, device=None, pin_memory=None, genera
 
 @lowering(aten.multinomial.default)
 def multinomial(self, num_samples, replacement=False, *, generator):
+    if not replacement and num_samples > self.shape[-1]:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
     weights = self.astype(_compute_dtype(self.dtype))
     check(
         jnp.isfinite(weights) & (weights >= 0),

@@ -106,7 +106,7 @@ def nanmedian(self):
     return _of_all(self, nanmedian_dim)
 
 
-@lowering(aten.kthvalue.default, runtime=("k",))
+@lowering(aten.kthvalue.default)
 def kthvalue(self, k, dim=-1, keepdim=False):
     return _at_rank(self, dim, keepdim, lambda nans: k - 1)
 
