@@ -10,7 +10,7 @@ export MAX_JOBS ?= 2
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 CPP     := $(SOURCES) $(shell find tests/cpp -name '*.cpp')
 
-.PHONY: setup build demo test conformance bench cpp-test lint format typecheck docs clean
+.PHONY: setup build demo test conformance bench soak cpp-test lint format typecheck docs clean
 
 setup: build
 
@@ -44,6 +44,10 @@ conformance: build
 
 bench: build
 	$(BIN)/python benchmarks/run_all.py $(ARGS)
+
+# Ten thousand training steps that must hold memory flat.
+soak: build
+	$(BIN)/python tests/soak/digits_10000.py $(ARGS)
 
 # The PJRT layer knows nothing of torch, so its tests build in seconds and run without Python.
 # jaxlib carries XLA's FFI header, which they register handlers with.

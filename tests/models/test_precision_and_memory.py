@@ -1,5 +1,7 @@
 """Mixed precision, gradient scaling and gradient checkpointing."""
 
+import functools
+
 import pytest
 import torch
 from architectures import GPT, ResNet, mlp
@@ -82,10 +84,8 @@ def test_checkpointing_gives_the_gradients_of_the_plain_run_with_dropout(reentra
         torch.manual_seed(11)
         model.zero_grad()
         inputs.grad = None
-        if recompute:
-            output = checkpoint(model, inputs, use_reentrant=reentrant)
-        else:
-            output = model(inputs)
+        run = functools.partial(checkpoint, model, use_reentrant=reentrant) if recompute else model
+        output = run(inputs)
         output.square().sum().backward()
         results.append([output.detach(), inputs.grad.clone(), *gradients(model)])
     for plain, recomputed in zip(*results, strict=True):
