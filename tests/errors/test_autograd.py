@@ -103,9 +103,6 @@ MISTAKES = {
     "out= overlaps the input": lambda d: (lambda x: torch.exp(x[1:], out=x[:-1]))(
         torch.ones(4, device=d)
     ),
-    "masked_fill of an expanded tensor": lambda d: torch.ones(1, device=d)
-    .expand(3)
-    .masked_fill_(torch.ones(3, dtype=torch.bool, device=d), 0),
     "a freed graph": backward_twice,
     "a freed graph of a convolution": lambda d: [
         loss.backward()

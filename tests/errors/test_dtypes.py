@@ -66,11 +66,12 @@ MISTAKES = {
     "index_select of floats": lambda d: torch.index_select(
         torch.ones(3, device=d), 0, torch.ones(1, device=d)
     ),
-    "gather of floats": lambda d: torch.gather(
-        torch.ones(3, device=d), 0, torch.ones(2, device=d)
-    ),
+    "gather of floats": lambda d: torch.gather(torch.ones(3, device=d), 0, torch.ones(2, device=d)),
     "scatter of two dtypes": lambda d: torch.scatter(
-        torch.ones(3, device=d), 0, torch.zeros(2, dtype=I64, device=d), torch.ones(2, device=d).double()
+        torch.ones(3, device=d),
+        0,
+        torch.zeros(2, dtype=I64, device=d),
+        torch.ones(2, device=d).double(),
     ),
     "take of floats": call(torch.take, F32, F32),
     "index_add of two dtypes": lambda d: torch.ones(3, device=d).index_add(
@@ -89,9 +90,7 @@ MISTAKES = {
     "cross_entropy of floats": lambda d: F.cross_entropy(
         torch.ones(2, 3, device=d), torch.ones(2, device=d)
     ),
-    "nll_loss of floats": lambda d: F.nll_loss(
-        torch.ones(2, 3, device=d), torch.ones(2, device=d)
-    ),
+    "nll_loss of floats": lambda d: F.nll_loss(torch.ones(2, 3, device=d), torch.ones(2, device=d)),
     "binary_cross_entropy of two dtypes": call(F.binary_cross_entropy, F32, F64),
     "one_hot of floats": call(F.one_hot, F32),
     "layer_norm of two dtypes": lambda d: F.layer_norm(

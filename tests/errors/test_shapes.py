@@ -15,7 +15,9 @@ def call(function, *arguments, **options):
     """The mistake of calling a function with tensors made by ``ones`` among its arguments."""
 
     def mistake(device):
-        return function(*(each(device) if callable(each) else each for each in arguments), **options)
+        return function(
+            *(each(device) if callable(each) else each for each in arguments), **options
+        )
 
     return mistake
 

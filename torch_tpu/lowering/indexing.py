@@ -18,9 +18,9 @@ def places_dtype(count):
     return jnp.int32 if count < 2**31 else jnp.int64
 
 
-def positions(index, size, message, wrap=False):
+def positions(index, size, message, wrap=False, error=IndexError):
     """An index tensor as checked positions along a dim of ``size``; ``wrap`` admits negatives."""
-    check((index >= (-size if wrap else 0)) & (index < size), message)
+    check((index >= (-size if wrap else 0)) & (index < size), message, error)
     index = index.astype(places_dtype(size))
     return jnp.where(index < 0, index + size, index) if wrap else index
 
@@ -133,7 +133,7 @@ def _places(self, indices, size):
             places += unravel(flat, index.shape)
         else:
             dim = len(places)
-            message = f"index out of bounds for dimension {dim} with size {self.shape[dim]}"
+            message = f"index is out of bounds for dimension {dim} with size {self.shape[dim]}"
             index = positions(index, self.shape[dim], message, wrap=True)
             if size is not None and index.ndim and 1 != index.shape[-1] < size:
                 room = [(0, 0)] * (index.ndim - 1) + [(0, size - index.shape[-1])]
@@ -268,7 +268,7 @@ def index_copy(self, dim, index, source):
 def index_fill(self, dim, index, value):
     array, dim, index = _one_dim(self, dim, index)
     size = array.shape[dim]
-    message = f"index out of bounds for dimension {dim} with size {size}"
+    message = f"index is out of bounds for dimension {dim} with size {size}"
     filled = jnp.zeros(size, bool).at[positions(index, size, message, wrap=True)].set(True)
     filled = filled.reshape((size,) + (1,) * (array.ndim - dim - 1))
     return jnp.where(filled, value.astype(array.dtype), array).reshape(self.shape)
@@ -286,7 +286,7 @@ def index_reduce(self, dim, index, source, reduce, *, include_self=True):
 
 
 def _flat_positions(self, index):
-    message = f"out of range: tried to access an index on a tensor of {self.size} elements"
+    message = f"out of range: tried to access index on a tensor of {self.size} elements."
     return positions(index, self.size, message, wrap=True)
 
 

@@ -94,7 +94,9 @@ def repeated(counts, length):
 
 
 def _repeated_length(repeats, *, output_size=None):
-    return None if output_size is not None else jnp.sum(repeats, dtype=jnp.int64)
+    if output_size is not None:
+        return None
+    return jnp.sum(jnp.maximum(repeats, 0), dtype=jnp.int64)  # the rule refuses negative ones
 
 
 @lowering(aten.repeat_interleave.Tensor, size=_repeated_length)

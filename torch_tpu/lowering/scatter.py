@@ -11,7 +11,8 @@ aten = torch.ops.aten
 
 
 def _checked(size, dim, index):
-    return positions(index, size, f"index out of bounds for dimension {dim} with size {size}")
+    message = f"index is out of bounds for dimension {dim} with size {size}"
+    return positions(index, size, message, error=RuntimeError)
 
 
 def _cut(array, sizes):
