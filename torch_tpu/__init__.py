@@ -47,6 +47,7 @@ def _register(_C: Any) -> None:
     _alias_submodules(accelerator)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     accelerator.modules.keep_parameters_in_place()
+    accelerator.printing.format_on_the_host()
     accelerator.modes.apply_environment()
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     globals()["set_eager_mode"] = accelerator.set_eager_mode

@@ -101,7 +101,7 @@ MIXED = {
         "Only dense CPU tensors can be pinned",
     ),
     "freed storage": (
-        lambda: (x := tpu()).untyped_storage().resize_(0) and x + 1,
+        lambda: ((x := tpu()).untyped_storage().resize_(0), x + 1),
         "The tensor has a non-zero number of elements, but its data is not allocated yet",
     ),
 }
