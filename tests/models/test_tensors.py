@@ -179,7 +179,7 @@ CONJUGATE_WRITES = {
     "a product": lambda z: z.conj().mul_(1j),
     "the real part": lambda z: z.real.mul_(2),
     "the conjugate's imaginary part": lambda z: z.conj().imag.mul_(2),
-    "a copy": lambda z: z.conj()[:2].copy_(z[1:]),
+    "a copy": lambda z: z.conj()[:2].copy_(z[1:] * 2),
     "a copy from the host": lambda z: z.mH.copy_(torch.tensor([[1j, 2, 3]])),
     "a negated view": lambda z: torch._neg_view(z).add_(1),
 }

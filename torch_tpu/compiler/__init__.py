@@ -106,15 +106,15 @@ def _jax_settings() -> Iterator[None]:
         yield
 
 
-def _compile(traced: Traced, function: Any, ordinal: int, donated: tuple[int, ...]) -> Program | None:
+def _compile(
+    traced: Traced, function: Any, ordinal: int, donated: tuple[int, ...]
+) -> Program | None:
     def flat(*inputs: Any) -> list[Any]:
         return function(*inputs)
 
     with _jax_settings():
         jitted = jax.jit(flat, donate_argnums=donated, keep_unused=False)
-        exported = export.export(jitted, platforms=[_platform()])(
-            *traced.shapes()
-        )
+        exported = export.export(jitted, platforms=[_platform()])(*traced.shapes())
     if not exported.out_avals:
         return None
     _C.count("lowerings", 1)
@@ -123,4 +123,3 @@ def _compile(traced: Traced, function: Any, ordinal: int, donated: tuple[int, ..
     executable = _C.compile(module, ordinal)
     _C.count("compiles", 1)
     return Program(executable, [traced.inputs[place] for place in exported.module_kept_var_idx])
-

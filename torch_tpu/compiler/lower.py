@@ -12,7 +12,7 @@ import torch
 from jax import lax
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_tpu.compiler.metadata import Metadata, edges
+from torch_tpu.compiler.metadata import Metadata
 from torch_tpu.compiler.node import Created, Dims, Edge, Node, Number, Resize, Write
 from torch_tpu.lowering import dtypes, random, registry, views
 
@@ -139,7 +139,11 @@ class Traced:
 
     def _write(self, results: list[Any], environment: _Environment) -> None:
         """Give what the op mutates its new values: returns that are arguments, then the rest."""
-        returned = {place[1]: number for number, place in enumerate(self.metadata.returns) if _is_argument(place)}
+        returned = {
+            place[1]: number
+            for number, place in enumerate(self.metadata.returns)
+            if _is_argument(place)
+        }
         extra = iter(results[len(self.metadata.returns) :])
         for number, argument in enumerate(self.schema):
             value = self.node.arguments[number]

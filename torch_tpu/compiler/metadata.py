@@ -155,7 +155,7 @@ def _meta_answer(node: Node) -> Metadata:
     """The meta kernel's answer; whatever it refuses, the CPU kernel says it better."""
     try:
         return _first_answer(node, "meta", "cpu")
-    except Exception:  # noqa: BLE001
+    except Exception:
         with contextlib.suppress(NotImplementedError):
             return _run(node, "cpu")
         raise
@@ -172,7 +172,7 @@ def _refuse_dtypes(node: Node) -> None:
     except NotImplementedError as error:
         if "not implemented for" in str(error):
             raise
-    except Exception:  # noqa: BLE001  # sizes that don't fit together any more
+    except Exception:  # sizes that don't fit together any more
         pass
 
 
@@ -193,13 +193,15 @@ def _refuse_attention(node: Node) -> None:
         query, key, value, mask, dropout, causal, _, scale = map(
             _stand_in(node, device), node.arguments
         )
+        # The op doesn't say whether queries share keys; another count of heads can mean that only.
+        grouped = query.dim() == 4 and key.dim() == 4 and query.shape[1] != key.shape[1]
         torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, mask, dropout, causal, scale=scale
+            query, key, value, mask, dropout, causal, scale=scale, enable_gqa=grouped
         )
 
     try:
         attend("meta")
-    except Exception:  # noqa: BLE001  # the CPU says it better
+    except Exception:  # the CPU says it better
         attend("cpu")
 
 
@@ -238,7 +240,9 @@ def _stand_in(node: Node, device: str) -> Callable[[Any], Any]:
         if isinstance(argument, list):
             return [build(item) for item in argument]
         if isinstance(argument, Edge):
-            return _stand_in_tensor(argument, memories.get(argument.slot) or _memory([argument], device))
+            return _stand_in_tensor(
+                argument, memories.get(argument.slot) or _memory([argument], device)
+            )
         if isinstance(argument, Number):
             return _stand_in_number(argument)
         return argument
@@ -353,7 +357,11 @@ def _run(node: Node, device: str) -> Metadata:
         created.append(Created(tuple(result.shape), tuple(result.stride()), result.dtype))
         return ("new", len(created) - 1)
 
-    return Metadata(created, [describe(result) for result in results], list(_resized(node.arguments, arguments, ())))
+    return Metadata(
+        created,
+        [describe(result) for result in results],
+        list(_resized(node.arguments, arguments, ())),
+    )
 
 
 def _resized(before: Any, after: Any, path: tuple[int, ...]) -> Iterator[Resize]:
