@@ -21,7 +21,7 @@ def raised(mistake: Mistake, device: str) -> tuple[type, str] | None:
             mistake(device)
         if device == "tpu":
             torch.tpu.synchronize()
-    except Exception as error:  # noqa: BLE001  # its type is what is compared
+    except Exception as error:  # its type is what is compared
         message = str(error).split("\nException raised from")[0]
         return type(error), _DEVICE.sub("cpu", _TYPE.sub(r"torch.\1Tensor", message))
     return None

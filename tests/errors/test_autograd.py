@@ -94,8 +94,8 @@ MISTAKES = {
     "assignment into a leaf": grad_of(lambda x: x.__setitem__(0, 1)),
     "out= of a leaf": grad_of(lambda x: torch.add(x, 1, out=torch.empty_like(x))),
     "in-place on an expanded tensor": lambda d: torch.ones(1, device=d).expand(3).add_(1),
-    "copy into an expanded tensor": lambda d: torch.ones(1, device=d).expand(3).copy_(
-        torch.ones(3, device=d)
+    "copy into an expanded tensor": lambda d: (
+        torch.ones(1, device=d).expand(3).copy_(torch.ones(3, device=d))
     ),
     "in-place from an overlapping tensor": lambda d: (lambda x: x[1:].add_(x[:-1]))(
         torch.ones(4, device=d)
@@ -129,17 +129,20 @@ MISTAKES = {
     "resize_as_ of a leaf": grad_of(lambda x: x.resize_as_(torch.ones(2, device=x.device))),
     "set_ of a leaf": grad_of(lambda x: x.set_(torch.ones(2, device=x.device))),
     "data of another dtype": grad_of(lambda x: setattr(x, "data", 1)),
-    "an inference tensor": lambda d: torch.inference_mode()(lambda: torch.ones(2, device=d))()
-    .requires_grad_()
-    .mul(2),
-    "a saved inference tensor": lambda d: leaf(d, 2)
-    * torch.inference_mode()(lambda: torch.ones(2, device=d))(),
+    "an inference tensor": lambda d: (
+        torch.inference_mode()(lambda: torch.ones(2, device=d))().requires_grad_().mul(2)
+    ),
+    "a saved inference tensor": lambda d: (
+        leaf(d, 2) * torch.inference_mode()(lambda: torch.ones(2, device=d))()
+    ),
     "an in-place change of an inference tensor": lambda d: torch.inference_mode()(
         lambda: torch.ones(2, device=d)
     )().add_(1),
-    "once_differentiable": lambda d: torch.autograd.grad(
-        Once.apply(x := leaf(d)).sum(), x, create_graph=True
-    )[0].sum().backward(),
+    "once_differentiable": lambda d: (
+        torch.autograd.grad(Once.apply(x := leaf(d)).sum(), x, create_graph=True)[0]
+        .sum()
+        .backward()
+    ),
     "too few gradients": lambda d: TooFew.apply(leaf(d), leaf(d)).sum().backward(),
     "a missing derivative": backward_through(lambda d: torch.gcd(leaf(d).long(), leaf(d).long())),
     "sgd of a result": grad_of(lambda x: torch.optim.SGD([x * 2], 0.1)),

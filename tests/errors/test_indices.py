@@ -1,6 +1,4 @@
-"""Indices out of range raise CPU PyTorch's error: at the op in debug, at the next wait in strict."""
-
-import re
+"""Indices out of range raise CPU PyTorch's error: at the op in debug, when waiting in strict."""
 
 import re
 
