@@ -1,6 +1,6 @@
 """The C++ extension: what Python may call. Ordinals are ints; -1 stands for the current device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch

@@ -305,7 +305,7 @@ def check_op(
     grad = grad and dtype in op.supported_backward_dtypes("cpu")
     given = itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), samples)
     count = 0
-    for count, sample in enumerate(given, 1):
+    for count, sample in enumerate(given, 1):  # noqa: B007  # its last value is returned
         for call, arguments in VARIANTS[variant](op, sample):
             check(Case(op, call, arguments, grad))
     return count

@@ -49,7 +49,11 @@ def run_rule(overload: Any, args: tuple, kwargs: dict, seed: int = 0) -> Any:
 
         def leaf(item: Any) -> Any:
             if isinstance(item, torch.Tensor):
-                number = item.dim() == 0 and item.is_wrapped_number() if hasattr(item, "is_wrapped_number") else False
+                number = (
+                    item.dim() == 0 and item.is_wrapped_number()
+                    if hasattr(item, "is_wrapped_number")
+                    else False
+                )
                 leaves.append(jnp.asarray(to_array(item)))
                 place, weak = len(leaves) - 1, number
             elif runtime and isinstance(item, (bool, int, float, complex)):
@@ -58,7 +62,9 @@ def run_rule(overload: Any, args: tuple, kwargs: dict, seed: int = 0) -> Any:
             else:
                 return lambda arrays: item
             return lambda arrays: (
-                jax._src.lax.lax._convert_element_type(arrays[place], weak_type=True) if weak else arrays[place]
+                jax._src.lax.lax._convert_element_type(arrays[place], weak_type=True)
+                if weak
+                else arrays[place]
             )
 
         if isinstance(value, (list, tuple)):
@@ -122,12 +128,20 @@ class Shadow(TorchDispatchMode):
         self.seen: dict[str, int] = {}
         self.unserved: dict[str, int] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         name = str(func)
         flat = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
         random = torch.Tag.nondeterministic_seeded in func.tags
-        if func in self.skip or func.is_view or random or registry.find(func) is None or any(t.layout != torch.strided for t in flat):
+        if (
+            func in self.skip
+            or func.is_view
+            or random
+            or registry.find(func) is None
+            or any(t.layout != torch.strided for t in flat)
+        ):
             if not random and not func.is_view and func not in self.skip:
                 self.unserved[name] = self.unserved.get(name, 0) + 1
             return func(*args, **kwargs)
@@ -138,40 +152,58 @@ class Shadow(TorchDispatchMode):
         values = expected if isinstance(expected, tuple) else (expected,)
         values = () if expected is None else values
         schema = func._schema
-        returned = {str(r.alias_info.before_set) for r in schema.returns if r.alias_info is not None}
-        bound = dict(zip((a.name for a in schema.arguments), args)) | kwargs
+        returned = {
+            str(r.alias_info.before_set) for r in schema.returns if r.alias_info is not None
+        }
+        bound = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
         extra = tuple(
             bound[a.name]
             for a in schema.arguments
             if bound.get(a.name) is not None
             and (
-                (a.alias_info is not None and a.alias_info.is_write and str(a.alias_info.before_set) not in returned)
+                (
+                    a.alias_info is not None
+                    and a.alias_info.is_write
+                    and str(a.alias_info.before_set) not in returned
+                )
                 or a.name in rule.writes
             )
         )
         got = got if isinstance(got, tuple) else (got,)
         pairs = list(zip(values + extra, got, strict=False))
-        assert len(got) >= len(values + extra), f"{name}: rule returned {len(got)} of {len(values + extra)} results"
+        assert len(got) >= len(values + extra), (
+            f"{name}: rule returned {len(got)} of {len(values + extra)} results"
+        )
         for want, have in pairs:
             wants = want if isinstance(want, (list, tuple)) else [want]
             haves = have if isinstance(have, (list, tuple)) else [have]
             assert len(wants) == len(haves), f"{name}: {len(haves)} results, expected {len(wants)}"
-            for w, h in zip(wants, haves):
+            for w, h in zip(wants, haves, strict=True):
                 if not isinstance(w, torch.Tensor):
                     continue
                 assert h is not None, f"{name}: undefined result"
-                if rule.size is not None and tuple(h.shape) != tuple(w.shape):  # padded to the bound
+                if rule.size is not None and tuple(h.shape) != tuple(
+                    w.shape
+                ):  # padded to the bound
                     h = h[tuple(slice(0, n) for n in w.shape)]
-                assert tuple(h.shape) == tuple(w.shape), f"{name}: shape {h.shape}, expected {tuple(w.shape)}"
+                assert tuple(h.shape) == tuple(w.shape), (
+                    f"{name}: shape {h.shape}, expected {tuple(w.shape)}"
+                )
                 have_tensor = to_tensor(h, w.dtype)
                 assert_close(
-                    have_tensor, w.detach().resolve_conj().resolve_neg(), equal_nan=True, **self.tolerance, msg=lambda m: f"{name}: {m}"
+                    have_tensor,
+                    w.detach().resolve_conj().resolve_neg(),
+                    equal_nan=True,
+                    **self.tolerance,
+                    msg=lambda m: f"{name}: {m}",
                 )
         self.seen[name] = self.seen.get(name, 0) + 1
         return expected
 
 
-def run_samples(op: Any, dtype: torch.dtype, grad: bool = False, limit: int = 50, **tolerance: float) -> Shadow:
+def run_samples(
+    op: Any, dtype: torch.dtype, grad: bool = False, limit: int = 50, **tolerance: float
+) -> Shadow:
     """Run an OpInfo's CPU samples (and their backward) inside Shadow; the mode, for its counts."""
     shadow = Shadow(**tolerance)
     for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
@@ -180,7 +212,11 @@ def run_samples(op: Any, dtype: torch.dtype, grad: bool = False, limit: int = 50
         with shadow:
             result = op(sample.input, *sample.args, **sample.kwargs)
             if grad:
-                outputs = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+                outputs = [
+                    t
+                    for t in tree_flatten(result)[0]
+                    if isinstance(t, torch.Tensor) and t.requires_grad
+                ]
                 inputs = [
                     t
                     for t in tree_flatten((sample.input, sample.args, sample.kwargs))[0]

@@ -43,9 +43,9 @@ def compile_node(node: Node, ordinal: int, bound: int | None) -> Plan | None:
     else:
         inferred = _promised_by_rule(node, rule)
     traced = Traced(node, rule, inferred, bound)
-    if rule.size is not None and bound is None:
-        if (plan := _size_plan(traced, ordinal)) is not None:
-            return plan
+    asks_for_size = rule.size is not None and bound is None
+    if asks_for_size and (plan := _size_plan(traced, ordinal)) is not None:
+        return plan
     if bound is not None:
         traced.metadata = _with_unknown_length(traced, bound)
     program = _compile(traced, traced.run, ordinal, traced.donated())
