@@ -96,6 +96,15 @@ void register_kernels() {
                                 __FILE__, __LINE__);
   static torch::Library others(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__,
                                __LINE__);
+  // PyTorch's fallbacks for these bits would copy into a resolved clone of the destination; our
+  // copy sees both ends as the views that they are.
+  static torch::Library conjugate(torch::Library::IMPL, "aten", c10::DispatchKey::Conjugate,
+                                  __FILE__, __LINE__);
+  static torch::Library negative(torch::Library::IMPL, "aten", c10::DispatchKey::Negative, __FILE__,
+                                 __LINE__);
+  for (torch::Library* bit : {&conjugate, &negative}) {
+    bit->impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
   register_native_kernels(library);
   register_copy_kernels(library);
   auto& dispatcher = c10::Dispatcher::singleton();
