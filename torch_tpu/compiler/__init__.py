@@ -79,7 +79,6 @@ def _with_unknown_length(traced: Traced, bound: int) -> metadata.Metadata:
     shapes = []
     for each in (bound, 2 * bound):
         probe = dataclasses.replace(traced, bound=each)
-        probe.metadata = dataclasses.replace(traced.metadata, returns=[])
         with _jax_settings():
             shapes.append(jax.tree.leaves(jax.eval_shape(probe.results, *probe.shapes())))
     created = []
