@@ -138,7 +138,7 @@ void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
           tensor.device_type() == c10::DeviceType::CPU && tensor.dim() == 0 && !argument.written,
           "Expected all tensors to be on the same device, but found at least two devices, ",
           c10::Device(c10::DeviceType::PrivateUse1, ordinal), " and ", tensor.device(), "!");
-      add_host_number(tensor, true);
+      add_host_number(tensor);
     }
   } else if (value.isNone()) {
     key.add(Tag::kNone);
@@ -200,7 +200,7 @@ void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
   }
 }
 
-void Call::add_host_number(const c10::TensorImpl& tensor, bool) {
+void Call::add_host_number(const c10::TensorImpl& tensor) {
   auto dtype = c10::typeMetaToScalarType(tensor.dtype());
   key.add(Tag::kHostTensor);
   key.add(dtype);

@@ -75,7 +75,7 @@ class Call {
  private:
   void add(c10::IValue& value, const Argument& argument, bool runtime);
   void add_tensor(const c10::TensorImpl& tensor, bool written);
-  void add_host_number(const c10::TensorImpl& tensor, bool runtime);
+  void add_host_number(const c10::TensorImpl& tensor);
   uint32_t add_slot(const c10::TensorImpl& tensor);
   void find_device();
   void decide_donation();

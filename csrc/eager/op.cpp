@@ -47,8 +47,6 @@ Op::Op(const c10::OperatorHandle& handle)
     argument.name = each.name();
     argument.written = each.alias_info() != nullptr && each.alias_info()->isWrite();
     argument.meaning = meaning_of(*element_type_of(each.real_type()));
-    argument.kwarg_only = each.kwarg_only();
-    argument.out = each.is_out();
     argument.index = each.name() == "indices";
     if (type->kind() == c10::TypeKind::GeneratorType)
       generator = static_cast<int>(arguments.size());

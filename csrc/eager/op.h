@@ -17,8 +17,6 @@ struct Argument {
   bool written = false;  // the schema says so
   Meaning meaning = Meaning::kPlain;
   bool runtime = false;  // numbers for it are program inputs; known once the op is described
-  bool kwarg_only = false;
-  bool out = false;
   bool index = false;  // index tensors may be on the CPU, as on CUDA
 };
 
