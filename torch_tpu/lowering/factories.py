@@ -179,11 +179,6 @@ def new_zeros(self, size, *, dtype=None, **options):
     return _constant(size, 0, dtype or dtypes.to_torch(self.dtype))
 
 
-@lowering(aten.new_empty_strided.default)
-def new_empty_strided(self, size, stride, **options):
-    return new_zeros(self, size, **options)
-
-
 @lowering(aten.new_ones.default)
 def new_ones(self, size, *, dtype=None, **options):
     return _constant(size, 1, dtype or dtypes.to_torch(self.dtype))
