@@ -5,7 +5,7 @@
 
 namespace torch_tpu {
 
-void raise_check(const Check& check) {
+void raise_check(const Check& check, const Site& site) {
   TORCH_CHECK_INDEX(check.error != "IndexError", check.message);
   TORCH_CHECK_VALUE(check.error != "ValueError", check.message);
   TORCH_CHECK_TYPE(check.error != "TypeError", check.message);

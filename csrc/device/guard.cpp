@@ -100,7 +100,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return getStreamFromGlobalPool(device, false);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    c10::StreamId previous = std::exchange(current_streams[stream.device_index()], stream.id());
+    const Ordinal ordinal = stream.device_index();
+    if (current_streams[ordinal] != stream.id()) {
+      Runtime::get().flush(ordinal, FlushReason::kStream);
+    }
+    c10::StreamId previous = std::exchange(current_streams[ordinal], stream.id());
     return stream_of(stream.device(), previous);
   }
   bool queryStream(const c10::Stream& stream) const override {

@@ -123,12 +123,15 @@ void Runtime::raise_failed_checks(Ordinal ordinal) {
   for (PendingCheck& check : pending) {
     int32_t code = 0;
     check.code.to_host(&code, sizeof(code)).wait();
-    if (code != 0) raise_check((*check.checks)[code - 1]);
+    if (code == 0) continue;
+    const Check& failed = (*check.checks)[code - 1];
+    raise_check(failed, failed.site.file != nullptr ? failed.site : check.site);
   }
 }
 
 void Runtime::synchronize(Ordinal ordinal) {
   client();
+  flush(checked(ordinal), FlushReason::kSynchronize);
   Device& device = *devices_[checked(ordinal)];
   counters().host_syncs.add(1);
   std::deque<InFlight> running;
@@ -151,6 +154,7 @@ void Runtime::synchronize(Ordinal ordinal) {
 
 bool Runtime::idle(Ordinal ordinal) {
   client();
+  flush(checked(ordinal), FlushReason::kEvent);
   Device& device = *devices_[checked(ordinal)];
   std::lock_guard lock(device.mutex);
   device.drop_finished();
@@ -159,6 +163,7 @@ bool Runtime::idle(Ordinal ordinal) {
 
 void Runtime::when_idle(Ordinal ordinal, std::function<void()> done) {
   client();
+  flush(checked(ordinal), FlushReason::kEvent);
   Device& device = *devices_[checked(ordinal)];
   struct Countdown {
     std::atomic<size_t> left;

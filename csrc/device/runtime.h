@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "device/site.h"
 #include "pjrt/pjrt.h"
 
 namespace torch_tpu {
@@ -27,6 +28,7 @@ struct RuntimeChoice {
 struct Check {
   std::string error;  // name of the Python exception class
   std::string message;
+  Site site;  // of the op, where it is known
 };
 
 // One execution that may not have finished.
@@ -39,11 +41,33 @@ struct InFlight {
 struct PendingCheck {
   pjrt::Buffer code;  // int32, 0 where all checks held
   const std::vector<Check>* checks;
+  Site site;  // for checks that have none of their own
+};
+
+// Why recorded ops are run.
+enum class FlushReason : uint8_t {
+  kValue,        // the host needs a value
+  kShape,        // a value decides a shape
+  kUnfusable,    // an op that runs on its own, such as a CPU fallback
+  kSynchronize,
+  kEvent,
+  kStream,
+  kBackward,     // the end of a backward pass
+  kOptimizer,    // the end of an optimizer's step
+  kBudget,       // a trace that nothing else ended
+  kMode,         // the eager mode or an inspection changed
 };
 
 class Runtime {
  public:
   static Runtime& get();
+
+  // What runs the recorded ops of a device; until it is set there are none.
+  using Flush = void (*)(Ordinal, FlushReason);
+  void set_flush(Flush flush) { flush_ = flush; }
+  void flush(Ordinal ordinal, FlushReason reason) {
+    if (flush_ != nullptr) flush_(ordinal, reason);
+  }
 
   void set_resolver(std::function<RuntimeChoice()> resolver);
   // The client, created on first use. Throws where the plugin can't be loaded and in a forked
@@ -85,6 +109,7 @@ class Runtime {
   void create_client();
 
   std::function<RuntimeChoice()> resolver_;
+  Flush flush_ = nullptr;
   std::recursive_mutex create_mutex_;
   std::shared_ptr<pjrt::Client> client_;
   std::atomic<bool> client_ready_{false};
@@ -95,6 +120,6 @@ class Runtime {
 };
 
 // Raises the Python exception that a check names (IndexError, RuntimeError ...).
-[[noreturn]] void raise_check(const Check& check);
+[[noreturn]] void raise_check(const Check& check, const Site& site);
 
 }  // namespace torch_tpu

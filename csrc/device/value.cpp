@@ -6,6 +6,35 @@
 
 namespace torch_tpu {
 
+namespace {
+
+thread_local bool collecting = false;
+
+// Values of storages that the garbage collector freed.
+class Collected {
+ public:
+  void keep(ValuePtr value) {
+    std::lock_guard lock(mutex_);
+    values_.push_back(std::move(value));
+  }
+  void release() {
+    std::vector<ValuePtr> values;
+    std::lock_guard lock(mutex_);
+    values.swap(values_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<ValuePtr> values_;
+};
+
+Collected& collected() {
+  static Collected instance;
+  return instance;
+}
+
+}  // namespace
+
 pjrt::ElementType element_type(c10::ScalarType dtype) {
   using c10::ScalarType;
   // The numbers are PJRT_Buffer_Type's.
@@ -53,25 +82,60 @@ pjrt::ElementType element_type(c10::ScalarType dtype) {
   }
 }
 
-Value::Value(pjrt::Buffer buffer, c10::IntArrayRef dims, c10::ScalarType dtype, Ordinal ordinal)
-    : dims_(dims.begin(), dims.end()),
-      dtype_(dtype),
-      ordinal_(ordinal),
-      buffer_(std::move(buffer)) {
+Value::Value(c10::IntArrayRef dims, c10::ScalarType dtype, Ordinal ordinal)
+    : state_(State::kPending), dims_(dims.begin(), dims.end()), dtype_(dtype), ordinal_(ordinal) {
   bytes_ = c10::elementSize(dtype);
   for (int64_t dim : dims) bytes_ *= dim;
-  MemoryUse::of(ordinal).allocated(static_cast<int64_t>(bytes_));
 }
 
-Value::~Value() { MemoryUse::of(ordinal_).freed(static_cast<int64_t>(bytes_)); }
+Value::Value(pjrt::Buffer buffer, c10::IntArrayRef dims, c10::ScalarType dtype, Ordinal ordinal)
+    : Value(dims, dtype, ordinal) {
+  fulfil(std::move(buffer));
+}
+
+Value::~Value() {
+  if (state() == State::kConcrete) MemoryUse::of(ordinal_).freed(static_cast<int64_t>(bytes_));
+}
+
+void Value::fulfil(pjrt::Buffer buffer) {
+  buffer_ = std::move(buffer);
+  MemoryUse::of(ordinal_).allocated(static_cast<int64_t>(bytes_));
+  state_.store(State::kConcrete, std::memory_order_release);
+}
+
+void Value::fail(std::string reason) {
+  failure_ = std::move(reason);
+  state_.store(State::kFailed, std::memory_order_release);
+}
+
+void Value::settle() const {
+  if (pending()) Runtime::get().flush(ordinal_, FlushReason::kValue);
+  check_not_failed();
+  TORCH_CHECK(!pending(), "torch_tpu: a value was asked for while the program that gives it was "
+                          "being made");
+}
+
+void Value::raise_failure() const {
+  TORCH_CHECK(false, "This tensor has no value, because an op that it depends on failed: ",
+              failure_);
+}
 
 c10::DataPtr Cell::allocate(Ordinal ordinal, ValuePtr value) {
   auto cell = std::make_unique<Cell>(ordinal);
   cell->value_ = std::move(value);
   Cell* address = cell.release();
-  auto free_cell = [](void* cell) { std::unique_ptr<Cell>(static_cast<Cell*>(cell)); };
-  return {address, address, free_cell, c10::Device(c10::DeviceType::PrivateUse1, ordinal)};
+  return {address, address, &Cell::free, c10::Device(c10::DeviceType::PrivateUse1, ordinal)};
 }
+
+void Cell::free(void* address) {
+  std::unique_ptr<Cell> cell(static_cast<Cell*>(address));
+  if (collecting && cell->value_) [[unlikely]]
+    collected().keep(std::move(cell->value_));
+}
+
+void set_collecting(bool value) { collecting = value; }
+
+void release_collected() { collected().release(); }
 
 MemoryUse& MemoryUse::of(Ordinal ordinal) {
   static std::array<MemoryUse, 128> devices;

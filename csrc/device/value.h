@@ -7,6 +7,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
+#include <string>
 
 #include "device/runtime.h"
 
@@ -19,21 +20,52 @@ pjrt::ElementType element_type(c10::ScalarType dtype);
 
 class Value : public c10::intrusive_ptr_target {
  public:
+  // A concrete Value.
   Value(pjrt::Buffer buffer, c10::IntArrayRef dims, c10::ScalarType dtype, Ordinal ordinal);
+  // A pending one: what a recorded op will give.
+  Value(c10::IntArrayRef dims, c10::ScalarType dtype, Ordinal ordinal);
   ~Value() override;
 
   const Dims& dims() const { return dims_; }
   c10::ScalarType dtype() const { return dtype_; }
   Ordinal ordinal() const { return ordinal_; }
   size_t bytes() const { return bytes_; }
-  const pjrt::Buffer& buffer() const { return buffer_; }
+
+  bool pending() const { return state() == State::kPending; }
+  // Throws for a Value whose op failed.
+  void check_not_failed() const {
+    if (state() == State::kFailed) [[unlikely]]
+      raise_failure();
+  }
+  // Runs what was recorded first where the Value is pending.
+  const pjrt::Buffer& buffer() const {
+    if (state() != State::kConcrete) [[unlikely]]
+      settle();
+    return buffer_;
+  }
+  void fulfil(pjrt::Buffer buffer);
+  void fail(std::string reason);
+
+  // Where the trace that is being recorded has this Value; for that trace alone, under its lock.
+  struct Mark {
+    uint64_t trace = 0;
+    int32_t edge = 0;
+  };
+  mutable Mark mark;
 
  private:
+  enum class State : uint8_t { kConcrete, kPending, kFailed };
+  State state() const { return state_.load(std::memory_order_acquire); }
+  void settle() const;
+  [[noreturn]] void raise_failure() const;
+
+  std::atomic<State> state_;
   Dims dims_;
   c10::ScalarType dtype_;
   Ordinal ordinal_;
   size_t bytes_;
   pjrt::Buffer buffer_;
+  std::string failure_;
 };
 
 using ValuePtr = c10::intrusive_ptr<Value>;
@@ -61,6 +93,7 @@ class Cell {
   }
   // A data pointer that owns a new cell, with a first Value if there is one.
   static c10::DataPtr allocate(Ordinal ordinal, ValuePtr value = {});
+  static void free(void* cell);
 
  private:
   struct Guard {
@@ -75,6 +108,12 @@ class Cell {
   mutable std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   ValuePtr value_;
 };
+
+// While Python's garbage collector runs on this thread, the Values of the storages that it frees
+// are kept until the next flush: its timing must not decide which outputs a program has.
+void set_collecting(bool collecting);
+// Lets go of what was kept.
+void release_collected();
 
 // What our allocator knows of a device's memory.
 struct MemoryUse {

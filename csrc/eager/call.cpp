@@ -87,10 +87,7 @@ Call::Call(const Op& op, torch::jit::Stack& stack)
   key.add(ordinal);
   key.add(c10::get_default_dtype_as_scalartype());
   key.add(at::globalContext().float32MatmulPrecision());
-  for (size_t i = 0; i < op.arguments.size(); ++i) {
-    add(stack[first + i], op.arguments[i], op.arguments[i].runtime);
-  }
-  decide_donation();
+  for (size_t i = 0; i < op.arguments.size(); ++i) add(stack[first + i], op.arguments[i]);
 }
 
 void Call::find_device() {
@@ -121,7 +118,8 @@ void Call::find_device() {
   ordinal = Runtime::get().checked(ordinal);
 }
 
-void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
+void Call::add(c10::IValue& value, const Argument& argument) {
+  const bool runtime = argument.runtime;
   if (value.isTensor()) {
     if (!value.toTensor().defined()) {
       key.add(Tag::kNone);
@@ -189,7 +187,7 @@ void Call::add(c10::IValue& value, const Argument& argument, bool runtime) {
     if (argument.index && has_host_tensor(value)) value = value.toList().copy();
     auto items = value.toListRef();
     key.add(static_cast<uint32_t>(items.size()));
-    for (const c10::IValue& item : items) add(const_cast<c10::IValue&>(item), argument, runtime);
+    for (const c10::IValue& item : items) add(const_cast<c10::IValue&>(item), argument);
   } else if (value.isDevice()) {
     key.add(Tag::kDevice);
   } else if (value.isGenerator()) {
@@ -239,6 +237,7 @@ uint32_t Call::add_slot(const c10::TensorImpl& tensor) {
   slot.cell = &Cell::of(*tensor.unsafe_storage().unsafeGetStorageImpl());
   slot.value = slot.cell->load();
   if (slot.value) {
+    slot.value->check_not_failed();
     slot.dims = slot.value->dims();
     slot.dtype = slot.value->dtype();
   } else {
@@ -276,12 +275,15 @@ void Call::add_tensor(const c10::TensorImpl& tensor, bool written) {
   }
 }
 
-void Call::decide_donation() {
-  for (Slot& slot : slots) {
-    if (!slot.written) continue;
-    slot.donated = slot.value && slot.value.use_count() == 2;  // the cell's and ours
-    key.add(slot.donated);
+c10::SmallVector<uint32_t, 4> Call::donated() const {
+  c10::SmallVector<uint32_t, 4> donated;
+  uint32_t input = 0;
+  for (const Slot& slot : slots) {
+    if (!slot.value) continue;
+    if (slot.written && slot.value.use_count() == 2) donated.push_back(input);  // the cell's, ours
+    ++input;
   }
+  return donated;
 }
 
 void Call::draw_random() {

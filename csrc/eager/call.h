@@ -45,7 +45,6 @@ struct Slot {
   Dims dims;       // of the Value, or what it would have
   c10::ScalarType dtype;
   bool written = false;
-  bool donated = false;  // nothing else holds the Value, and the call replaces it
 };
 
 // A number that enters the program as an input.
@@ -71,14 +70,16 @@ class Call {
   uint32_t slot_of(const c10::TensorImpl& tensor) const;
   // Draws seed and offset for a random op; once per execution.
   void draw_random();
+  // The inputs (filled slots, counted through) whose Values the call replaces while nothing else
+  // holds them.
+  c10::SmallVector<uint32_t, 4> donated() const;
 
  private:
-  void add(c10::IValue& value, const Argument& argument, bool runtime);
+  void add(c10::IValue& value, const Argument& argument);
   void add_tensor(const c10::TensorImpl& tensor, bool written);
   void add_host_number(const c10::TensorImpl& tensor);
   uint32_t add_slot(const c10::TensorImpl& tensor);
   void find_device();
-  void decide_donation();
 
   // Slots by cell, once there are too many to look through: lists of parameters are long.
   ska::flat_hash_map<const Cell*, uint32_t> slot_by_cell_;

@@ -1,8 +1,7 @@
 #include "eager/execute.h"
 
 #include <ATen/core/Tensor.h>
-
-#include <list>
+#include <ATen/native/CPUFallback.h>
 
 #include "device/counters.h"
 #include "device/device.h"
@@ -13,114 +12,31 @@ namespace torch_tpu {
 
 namespace {
 
-// Device copies of the numbers that calls pass, by content: most loops pass the same few.
-class NumberCache {
- public:
-  using BufferPtr = std::shared_ptr<pjrt::Buffer>;
-
-  BufferPtr get(pjrt::ElementType type, const void* numbers, size_t count, Ordinal ordinal) {
-    std::string key(static_cast<const char*>(numbers), count * kNumberBytes);
-    key.push_back(static_cast<char>(type));
-    key.push_back(static_cast<char>(ordinal));
-    {
-      std::lock_guard lock(mutex_);
-      if (auto found = places_.find(key); found != places_.end()) {
-        recent_.splice(recent_.begin(), recent_, found->second);
-        return found->second->second;
-      }
-    }
-    auto buffer = std::make_shared<pjrt::Buffer>(upload(type, numbers, count, ordinal));
-    std::lock_guard lock(mutex_);
-    recent_.emplace_front(key, buffer);
-    places_[key] = recent_.begin();
-    if (recent_.size() > kCapacity) {
-      places_.erase(recent_.back().first);
-      recent_.pop_back();
-    }
-    return buffer;
+// A call that runs alone: its filled slots are the inputs, and every output is kept.
+ProgramSource source_of(const Plan& plan, const Call& call, std::span<const uint32_t> donated) {
+  ProgramSource source;
+  source.steps.push_back({&plan, {}});
+  Edge input = 0;
+  for (const Slot& slot : call.slots) {
+    source.steps[0].edges.push_back(slot.value ? 2 * input++ : kUnfilled);
   }
-
-  static pjrt::Buffer upload(pjrt::ElementType type, const void* numbers, size_t count,
-                             Ordinal ordinal) {
-    const int64_t dims[] = {static_cast<int64_t>(count)};
-    return Runtime::get().client().from_host(numbers, type, dims, ordinal);
-  }
-
-  static NumberCache& instance() {
-    static NumberCache cache;
-    return cache;
-  }
-
- private:
-  static constexpr size_t kNumberBytes = 8, kCapacity = 4096;
-  using Entries = std::list<std::pair<std::string, BufferPtr>>;
-
-  std::mutex mutex_;
-  Entries recent_;
-  std::unordered_map<std::string, Entries::iterator> places_;
-};
-
-struct NumberInputs {
-  NumberCache::BufferPtr ints, floats;
-
-  explicit NumberInputs(const Program& program, Call& call) {
-    if (call.op.random) call.draw_random();
-    for (const Parameter& parameter : program.parameters) {
-      if (parameter.source == Parameter::Source::kInts) {
-        ints = upload(c10::kLong, call.ints.data(), call.ints.size(), call);
-      } else if (parameter.source == Parameter::Source::kFloats) {
-        floats = upload(c10::kDouble, call.floats.data(), call.floats.size(), call);
-      }
-    }
-  }
-
- private:
-  static NumberCache::BufferPtr upload(c10::ScalarType dtype, const void* numbers, size_t count,
-                                       const Call& call) {
-    pjrt::ElementType type = element_type(dtype);
-    if (call.op.random) {  // a seed and offset never come twice
-      return std::make_shared<pjrt::Buffer>(
-          NumberCache::upload(type, numbers, count, call.ordinal));
-    }
-    return NumberCache::instance().get(type, numbers, count, call.ordinal);
-  }
-};
-
-using Outputs = c10::SmallVector<PJRT_Buffer*, 8>;
+  for (uint32_t place = 0; place < plan.outputs(); ++place) source.live.push_back(place);
+  source.donated.assign(donated.begin(), donated.end());
+  source.ordinal = call.ordinal;
+  return source;
+}
 
 Outputs launch(const Program& program, Call& call) {
-  NumberInputs numbers(program, call);
-  c10::SmallVector<PJRT_Buffer*, 16> arguments;
-  for (const Parameter& parameter : program.parameters) {
-    switch (parameter.source) {
-      case Parameter::Source::kSlot:
-        arguments.push_back(call.slots[parameter.slot].value->buffer().get());
-        break;
-      case Parameter::Source::kInts:
-        arguments.push_back(numbers.ints->get());
-        break;
-      case Parameter::Source::kFloats:
-        arguments.push_back(numbers.floats->get());
-        break;
-    }
+  c10::SmallVector<PJRT_Buffer*, 16> inputs;
+  for (const Slot& slot : call.slots) {
+    if (slot.value) inputs.push_back(slot.value->buffer().get());
   }
-  Outputs outputs(program.executable->num_outputs());
-  pjrt::Event done;
-  counters().executions.add(1);
-  counters().flushes.add(1);
-  try {
-    program.executable->execute({arguments.data(), arguments.size()}, outputs.data(), &done);
-  } catch (const pjrt::Error& error) {
-    constexpr int kResourceExhausted = 8;
-    if (error.code == kResourceExhausted) {
-      MemoryUse::of(call.ordinal).out_of_memory += 1;
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "TPU out of memory in ", call.op.name, ": ",
-                       error.what());
-    }
-    TORCH_CHECK(false, "TPU error in ", call.op.name, ": ", error.what());
-  }
-  Runtime::get().started(call.ordinal, std::move(done), call.op.name.c_str());
-  return outputs;
+  if (call.op.random) call.draw_random();
+  return program.launch({inputs.data(), inputs.size()},
+                        {{call.ints.data(), call.ints.size()},
+                         {call.floats.data(), call.floats.size()},
+                         call.op.random},
+                        call.ordinal, call.op.name.c_str());
 }
 
 void resize_argument(const Resize& resize, const Call& call) {
@@ -168,34 +84,54 @@ at::Tensor created_tensor(const NewTensor& info, ValuePtr value, int64_t length)
 
 }  // namespace
 
-void execute(const Plan& plan, Call& call, int64_t length) {
+void resize_arguments(const Plan& plan, const Call& call) {
   for (const Resize& resize : plan.resizes) resize_argument(resize, call);
-  Outputs outputs;
-  if (plan.program.executable) outputs = launch(plan.program, call);
-  const pjrt::Client& client = Runtime::get().client();
-  const PJRT_Api* api = client.plugin()->api();
-  size_t place = 0;
-  auto next_value = [&](const Dims& dims, c10::ScalarType dtype) {
-    return c10::make_intrusive<Value>(pjrt::Buffer(api, outputs[place++]), dims, dtype,
-                                      call.ordinal);
-  };
+}
 
+void deliver(const Plan& plan, Call& call, std::span<ValuePtr> values, int64_t length) {
   c10::SmallVector<at::Tensor, 4> created;
+  size_t place = 0;
   for (const NewTensor& info : plan.created) {
-    created.push_back(created_tensor(info, next_value(info.value_dims, info.dtype), length));
+    created.push_back(created_tensor(info, std::move(values[place++]), length));
   }
-  for (const Write& write : plan.writes) {
-    call.slots[write.slot].value.reset();
-    call.slots[write.slot].cell->store(next_value(write.dims, write.dtype));
-  }
-  if (!plan.checks.empty()) {
-    Runtime::get().report_later(call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks});
-  }
-
+  for (const Write& write : plan.writes) call.slots[write.slot].cell->store(std::move(values[place++]));
   c10::SmallVector<c10::IValue, 4> results;
   for (const Return& result : plan.returns) results.push_back(result_of(result, call, created));
   torch::jit::drop(call.stack, call.op.arguments.size());
   for (c10::IValue& result : results) call.stack.push_back(std::move(result));
+}
+
+void execute(const Plan& plan, Call& call, int64_t length) {
+  resize_arguments(plan, call);
+  c10::SmallVector<ValuePtr, 4> values;
+  if (plan.computes()) {
+    const auto donated = call.donated();
+    const std::span<const uint32_t> inputs{donated.data(), donated.size()};
+    ProgramPtr program = plan.programs.find(inputs);
+    if (program) [[likely]] {
+      counters().memory_hits.add(1);
+    } else {
+      program = program_of(plan, source_of(plan, call, inputs));
+    }
+    counters().flushes.add(1);
+    Outputs outputs = launch(*program, call);
+    const PJRT_Api* api = Runtime::get().client().plugin()->api();
+    size_t place = 0;
+    auto take = [&](const Dims& dims, c10::ScalarType dtype) {
+      values.push_back(c10::make_intrusive<Value>(pjrt::Buffer(api, outputs[place++]), dims, dtype,
+                                                  call.ordinal));
+    };
+    for (const NewTensor& info : plan.created) take(info.value_dims, info.dtype);
+    for (const Write& write : plan.writes) {
+      call.slots[write.slot].value.reset();
+      take(write.dims, write.dtype);
+    }
+    if (!plan.checks.empty()) {
+      Runtime::get().report_later(
+          call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks, current_site()});
+    }
+  }
+  deliver(plan, call, {values.data(), values.size()}, length);
 }
 
 int64_t execute_size(const Plan& plan, Call& call) {
@@ -209,6 +145,12 @@ int64_t execute_size(const Plan& plan, Call& call) {
   }
   Runtime::get().raise_failed_checks(call.ordinal);
   return result;
+}
+
+void run_on_cpu(const Op& op, torch::jit::Stack& stack) {
+  counters().fallbacks.add(1);
+  compiler().report_fallback(op, stack);
+  at::native::cpu_fallback(op.handle, &stack);
 }
 
 }  // namespace torch_tpu

@@ -1,4 +1,4 @@
-// Running a plan: inputs to buffers, outputs to tensors.
+// Running a plan at once, and what every call leaves behind: tensors, written cells, results.
 #pragma once
 
 #include "eager/plan.h"
@@ -11,6 +11,13 @@ void execute(const Plan& plan, Call& call, int64_t length = -1);
 
 // Runs the plan's size program and waits for the length.
 int64_t execute_size(const Plan& plan, Call& call);
+
+// Gives `out=` arguments the sizes that the plan wants.
+void resize_arguments(const Plan& plan, const Call& call);
+
+// Puts a call's results on the stack, given the Values that it made: those of the new tensors, then
+// those of the written slots.
+void deliver(const Plan& plan, Call& call, std::span<ValuePtr> values, int64_t length = -1);
 
 void run_on_cpu(const Op& op, torch::jit::Stack& stack);
 

@@ -1,36 +1,26 @@
 #include "eager/recorder.h"
 
-#include <ATen/native/CPUFallback.h>
-
 #include "device/counters.h"
-#include "device/gil.h"
 #include "eager/debug.h"
 #include "eager/execute.h"
+#include "eager/fusion.h"
 
 namespace torch_tpu {
 
 namespace {
 
 std::atomic<EagerMode> mode{EagerMode::kStrict};
-
-std::unique_ptr<Compiler>& compiler_slot() {
-  static std::unique_ptr<Compiler> instance;
-  return instance;
-}
-
-// One compilation at a time. Taken before the GIL, never while holding it.
-std::recursive_mutex& compile_mutex() {
-  static std::recursive_mutex instance;
-  return instance;
-}
+std::atomic<uint32_t> plan_count{0};
 
 }  // namespace
 
 EagerMode eager_mode() { return mode.load(std::memory_order_relaxed); }
-void set_eager_mode(EagerMode value) { mode.store(value); }
 
-void set_compiler(std::unique_ptr<Compiler> compiler) { compiler_slot() = std::move(compiler); }
-Compiler& compiler() { return *compiler_slot(); }
+void set_eager_mode(EagerMode value) {
+  if (mode.exchange(value) == EagerMode::kFused && value != EagerMode::kFused) {
+    flush_all(FlushReason::kMode);
+  }
+}
 
 const Plan* Recorder::find(std::string_view key) const {
   const Plan* latest = latest_.load(std::memory_order_acquire);
@@ -40,21 +30,26 @@ const Plan* Recorder::find(std::string_view key) const {
   return found == plans_.end() ? nullptr : found->second.get();
 }
 
+std::unique_ptr<Plan> Recorder::make_plan(const Call& call, std::optional<int64_t> bound) {
+  std::unique_ptr<Plan> plan = compiler().plan(call, bound);
+  plan->op = &op_;
+  plan->key = std::string(call.key.view());
+  plan->id = plan_count++;
+  plan->hash = std::hash<std::string>()(op_.name + plan->key);
+  return plan;
+}
+
 const Plan& Recorder::plan_for(const Call& call) {
   const Plan* plan = find(call.key.view());
   if (plan == nullptr) {
-    ReleaseGil no_gil;
-    std::lock_guard one_at_a_time(compile_mutex());
+    CompileTurn turn;
     plan = find(call.key.view());
     if (plan == nullptr) {
-      std::unique_ptr<Plan> made = compiler().compile(call, std::nullopt);
-      made->key = std::string(call.key.view());
+      std::unique_ptr<Plan> made = make_plan(call, std::nullopt);
       std::unique_lock lock(mutex_);
       plan = made.get();
       plans_.emplace(plan->key, std::move(made));
     }
-  } else {
-    counters().memory_hits.add(1);
   }
   latest_.store(plan, std::memory_order_release);
   return *plan;
@@ -70,29 +65,46 @@ const Plan& Recorder::bucket_for(const Plan& plan, const Call& call, int64_t len
     return found == plan.buckets.end() ? nullptr : found->second.get();
   };
   if (const Plan* found = find()) return *found;
-  ReleaseGil no_gil;
-  std::lock_guard one_at_a_time(compile_mutex());
+  CompileTurn turn;
   if (const Plan* found = find()) return *found;
-  std::unique_ptr<Plan> made = compiler().compile(call, bound);
+  std::unique_ptr<Plan> made = make_plan(call, bound);
   std::unique_lock lock(mutex_);
   return *(plan.buckets[bound] = std::move(made));
 }
 
+void Recorder::describe() {
+  CompileTurn turn;
+  if (!op_.described) compiler().describe(op_);
+}
+
 void Recorder::run(torch::jit::Stack& stack) {
   counters().ops.add(1);
-  if (!op_.described.load(std::memory_order_acquire)) [[unlikely]] {
-    ReleaseGil no_gil;
-    std::lock_guard one_at_a_time(compile_mutex());
-    if (!op_.described) compiler().describe(op_);
-  }
+  if (!op_.described.load(std::memory_order_acquire)) [[unlikely]]
+    describe();
   if (!op_.has_rule) {
     run_on_cpu(op_, stack);
     return;
   }
   Call call(op_, stack);
-  const Plan& plan = plan_for(call);
+  if (eager_mode() != EagerMode::kFused || inspecting()) {
+    run_now(plan_for(call), call);
+    return;
+  }
+  Fusion& fusion = Fusion::of(call.ordinal);
+  Fusion::Lock lock(fusion);
+  const Plan* expected = fusion.expected(op_, call.key.view());
+  const Plan& plan = expected != nullptr ? *expected : plan_for(call);
+  if (plan.fallback || plan.size_program) {
+    fusion.flush(plan.fallback ? FlushReason::kUnfusable : FlushReason::kShape);
+    run_now(plan, call);
+  } else {
+    fusion.record(plan, call);
+  }
+}
+
+void Recorder::run_now(const Plan& plan, Call& call) {
   if (plan.fallback) {
-    run_on_cpu(op_, stack);
+    run_on_cpu(op_, call.stack);
     return;
   }
   if (plan.size_program) {
@@ -102,13 +114,7 @@ void Recorder::run(torch::jit::Stack& stack) {
     execute(plan, call);
   }
   if (inspecting()) [[unlikely]]
-    inspect(op_, call.ordinal, stack);
-}
-
-void run_on_cpu(const Op& op, torch::jit::Stack& stack) {
-  counters().fallbacks.add(1);
-  compiler().report_fallback(op, stack);
-  at::native::cpu_fallback(op.handle, &stack);
+    inspect(op_, call.ordinal, call.stack);
 }
 
 }  // namespace torch_tpu

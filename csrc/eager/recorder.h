@@ -12,7 +12,8 @@
 
 namespace torch_tpu {
 
-// When recorded work is run. Debug and strict flush after every op; debug also waits.
+// When recorded work is run: debug and strict run every op at once, and debug also waits; fused
+// lets ops gather.
 enum class EagerMode : int { kStrict = 0, kFused = 1, kDebug = 2 };
 
 EagerMode eager_mode();
@@ -22,7 +23,7 @@ void set_eager_mode(EagerMode mode);
 void set_nan_checks(bool enabled);
 void set_op_printing(bool enabled);
 
-// The kernel of one op: looks the call's plan up, or has one made, and runs it.
+// The kernel of one op: looks the call's plan up, or has one made, and runs or defers it.
 class Recorder final : public c10::OperatorKernel {
  public:
   explicit Recorder(const c10::OperatorHandle& handle) : op_(handle) {}
@@ -33,9 +34,12 @@ class Recorder final : public c10::OperatorKernel {
   void run(torch::jit::Stack& stack);
 
  private:
+  void describe();
+  void run_now(const Plan& plan, Call& call);
   const Plan* find(std::string_view key) const;
   const Plan& plan_for(const Call& call);
   const Plan& bucket_for(const Plan& plan, const Call& call, int64_t length);
+  std::unique_ptr<Plan> make_plan(const Call& call, std::optional<int64_t> bound);
 
   Op op_;
   std::atomic<const Plan*> latest_{nullptr};

@@ -7,6 +7,8 @@
 #include "device/device.h"
 #include "device/gil.h"
 #include "device/value.h"
+#include "eager/explain.h"
+#include "eager/fusion.h"
 #include "eager/recorder.h"
 #include "python/compiler.h"
 
@@ -32,6 +34,7 @@ void bind_runtime(py::module_& module) {
     register_hooks();
     register_kernels();
     set_compiler(python_compiler());
+    register_fusion();
   });
   module.def("set_runtime", [](py::function resolve) {
     // Leaked on purpose: it is called until the process ends, without knowing of the interpreter.
@@ -106,9 +109,36 @@ void bind_memory(py::module_& module) {
   });
 }
 
+// Each report as a tuple; torch_tpu/diagnostics/explain.py names its fields.
+py::list take_flush_reports() {
+  py::list result;
+  auto record = [](const Plan* plan) {
+    return plan == nullptr ? py::none()
+                           : py::reinterpret_borrow<py::object>(static_cast<PyObject*>(plan->record));
+  };
+  for (const FlushReport& report : take_reports()) {
+    result.append(py::make_tuple(static_cast<int>(report.reason), static_cast<int>(report.outcome),
+                                 report.ops, report.kept, report.bytes, report.site.text(),
+                                 report.difference, record(report.now), record(report.before)));
+  }
+  return result;
+}
+
 void bind_diagnostics(py::module_& module) {
   module.def("eager_mode", [] { return static_cast<int>(eager_mode()); });
-  module.def("set_eager_mode", [](int mode) { set_eager_mode(static_cast<EagerMode>(mode)); });
+  module.def(
+      "set_eager_mode", [](int mode) { set_eager_mode(static_cast<EagerMode>(mode)); }, NoGil());
+  module.def(
+      "flush", [](int ordinal) {
+        Fusion::of(runtime().checked(ordinal)).flush(FlushReason::kOptimizer);
+      },
+      NoGil());
+  module.def("set_collecting", &set_collecting);
+  module.def("set_async_compile", &set_async_compile);
+  module.def("set_max_programs", &set_max_programs);
+  module.def("set_library_folders", &set_library_folders);
+  module.def("set_explaining", &set_explaining);
+  module.def("take_flush_reports", &take_flush_reports);
   module.def("set_nan_checks", &set_nan_checks);
   module.def("set_op_printing", &set_op_printing);
   module.def("counters", [] {

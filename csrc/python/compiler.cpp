@@ -2,6 +2,7 @@
 #include "python/compiler.h"
 
 #include <torch/csrc/Exceptions.h>
+#include <pybind11/functional.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "device/counters.h"
@@ -100,19 +101,19 @@ class ArgumentWriter {
   int ints_ = 0, floats_ = 0;
 };
 
-Program read_program(py::handle source) {
-  Program program;
-  if (source.is_none()) return program;
-  program.executable = source.attr("executable").cast<std::shared_ptr<pjrt::Executable>>();
+ProgramPtr read_program(py::handle source) {
+  if (source.is_none()) return nullptr;
+  std::vector<Parameter> parameters;
   for (py::handle parameter : source.attr("parameters")) {
     if (py::isinstance<py::int_>(parameter)) {
-      program.parameters.push_back({Parameter::Source::kSlot, parameter.cast<uint32_t>()});
+      parameters.push_back({Parameter::Source::kInput, parameter.cast<uint32_t>()});
     } else {
-      bool ints = parameter.cast<std::string>() == "ints";
-      program.parameters.push_back({ints ? Parameter::Source::kInts : Parameter::Source::kFloats});
+      const bool ints = parameter.cast<std::string>() == "ints";
+      parameters.push_back({ints ? Parameter::Source::kInts : Parameter::Source::kFloats});
     }
   }
-  return program;
+  auto executable = source.attr("executable").cast<std::shared_ptr<pjrt::Executable>>();
+  return std::make_shared<Program>(std::move(executable), std::move(parameters));
 }
 
 Return read_return(py::handle source) {
@@ -137,7 +138,8 @@ std::unique_ptr<Plan> read_plan(py::handle source) {
     plan->fallback = true;
     return plan;
   }
-  plan->program = read_program(source.attr("program"));
+  // Never freed: plans live as long as the process.
+  plan->record = py::reinterpret_borrow<py::object>(source).release().ptr();
   for (py::handle each : source.attr("created")) {
     plan->created.push_back({dims_of(each.attr("sizes")), dims_of(each.attr("strides")),
                              dims_of(each.attr("value_dims")),
@@ -154,11 +156,9 @@ std::unique_ptr<Plan> read_plan(py::handle source) {
   for (py::handle each : source.attr("returns")) plan->returns.push_back(read_return(each));
   for (py::handle each : source.attr("checks")) {
     auto [error, message] = each.cast<std::pair<std::string, std::string>>();
-    plan->checks.push_back({error, message});
+    plan->checks.push_back({error, message, {}});
   }
-  if (py::object size = source.attr("size_program"); !size.is_none()) {
-    plan->size_program = std::make_unique<Program>(read_program(size));
-  }
+  plan->size_program = read_program(source.attr("size_program"));
   return plan;
 }
 
@@ -192,7 +192,7 @@ class PythonCompiler final : public Compiler {
     });
   }
 
-  std::unique_ptr<Plan> compile(const Call& call, std::optional<int64_t> bound) override {
+  std::unique_ptr<Plan> plan(const Call& call, std::optional<int64_t> bound) override {
     return with_python([&] {
       py::module_ node = py::module_::import("torch_tpu.compiler.node");
       ArgumentWriter writer(call, node);
@@ -201,13 +201,39 @@ class PythonCompiler final : public Compiler {
         arguments.append(writer.write(call.argument(i), call.op.arguments[i]));
       }
       for (const Slot& slot : call.slots) {
-        slots.append(node.attr("Slot")(tuple_of(slot.dims), py::cast(slot.dtype),
-                                       slot.value != nullptr, slot.donated));
+        slots.append(
+            node.attr("Slot")(tuple_of(slot.dims), py::cast(slot.dtype), slot.value != nullptr));
       }
       py::object described =
           node.attr("Node")(call.op.name, arguments, slots, call.ints.size(), call.floats.size());
-      return read_plan(module().attr("compile_node")(described, call.ordinal, bound));
+      py::bytes key(call.key.view().data(), call.key.view().size());
+      return read_plan(module().attr("plan")(described, key, call.ordinal, bound));
     });
+  }
+
+  ProgramPtr compile(const ProgramSource& source) override {
+    return with_python([&] { return read_program(module().attr("program")(trace_of(source))); });
+  }
+
+  ProgramPtr find_stored(const ProgramSource& source) override {
+    return with_python(
+        [&] { return read_program(module().attr("stored_program")(trace_of(source))); });
+  }
+
+  void compile_later(const ProgramSource& source, std::function<void(ProgramPtr)> done) override {
+    with_python([&] {
+      auto adopt = [done](py::object program) { done(read_program(program)); };
+      py::module_::import("torch_tpu.compiler.background")
+          .attr("compile_later")(trace_of(source), py::cpp_function(adopt));
+    });
+  }
+
+  bool must_not_compile() override {
+    return with_python([&] { return module().attr("must_not_compile")().cast<bool>(); });
+  }
+
+  void report_failed_fusion(const ProgramSource& source, const std::string& reason) override {
+    with_python([&] { module().attr("report_failed_fusion")(trace_of(source), reason); });
   }
 
   void report_fallback(const Op& op, const torch::jit::Stack& stack) override {
@@ -223,6 +249,16 @@ class PythonCompiler final : public Compiler {
   }
 
  private:
+  static py::object trace_of(const ProgramSource& source) {
+    py::module_ trace = py::module_::import("torch_tpu.compiler.trace");
+    py::object step_type = trace.attr("Step");
+    py::list steps;
+    for (const ProgramSource::Step& step : source.steps) {
+      steps.append(step_type(py::handle(static_cast<PyObject*>(step.plan->record)),
+                             py::tuple(py::cast(step.edges))));
+    }
+    return trace.attr("Trace")(steps, source.live, source.donated, source.ordinal);
+  }
   static py::module_ module() { return py::module_::import("torch_tpu.compiler"); }
 };
 

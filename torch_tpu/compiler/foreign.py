@@ -11,9 +11,19 @@ import functools
 from torch_tpu import _C
 
 
-def register_targets(module: bytes) -> None:
-    """Make the custom-call targets that a serialised module names known to the plugin."""
-    if b"lapack_" in module and _C.platform_name() == "cpu":
+def register_targets(module: bytes) -> tuple[str, ...]:
+    """Make the custom-call targets that a serialised module names known to the plugin.
+
+    Returns the families registered, for a stored executable to be loaded with ``register``.
+    """
+    families = ("lapack",) if b"lapack_" in module and _C.platform_name() == "cpu" else ()
+    register(families)
+    return families
+
+
+def register(families: tuple[str, ...]) -> None:
+    """Make families of custom-call targets known to the plugin, once each."""
+    if "lapack" in families:
         _register_lapack()
 
 

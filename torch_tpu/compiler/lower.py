@@ -37,33 +37,21 @@ class Traced:
     def inputs(self) -> list[int | str]:
         """The program's possible parameters: filled slots, integers, floats."""
         slots: list[int | str] = [i for i, slot in enumerate(self.node.slots) if slot.filled]
-        ints = self.node.ints or self._is_random
+        ints = self.node.ints or self.node.is_random
         return slots + ["ints"] * bool(ints) + ["floats"] * bool(self.node.floats)
-
-    @property
-    def _is_random(self) -> bool:
-        return torch.Tag.nondeterministic_seeded in self.overload.tags
 
     def shapes(self) -> list[jax.ShapeDtypeStruct]:
         """The inputs' shapes and dtypes, in order."""
 
         def shape(source: int | str) -> jax.ShapeDtypeStruct:
             if source == "ints":
-                return jax.ShapeDtypeStruct((self.node.ints + 2 * self._is_random,), jnp.int64)
+                return jax.ShapeDtypeStruct((self.node.ints + 2 * self.node.is_random,), jnp.int64)
             if source == "floats":
                 return jax.ShapeDtypeStruct((self.node.floats,), jnp.float64)
             slot = self.node.slots[source]
             return jax.ShapeDtypeStruct(slot.dims, dtypes.to_jax(slot.dtype))
 
         return [shape(source) for source in self.inputs]
-
-    def donated(self) -> tuple[int, ...]:
-        """Places of the inputs whose buffers the program may reuse."""
-        return tuple(
-            place
-            for place, source in enumerate(self.inputs)
-            if not isinstance(source, str) and self.node.slots[source].donated
-        )
 
     def run(self, *inputs: Any) -> list[Any]:
         """The program's outputs: new tensors' values, written slots' values, the checks' code."""
@@ -104,7 +92,7 @@ class Traced:
                 positional.append(bound)
         if self.rule.layout_of is not None:
             named["contiguous"] = self._is_contiguous(self.rule.layout_of)
-        if self._is_random:
+        if self.node.is_random:
             named["generator"] = environment.random_key()
         if function is self.rule.function and self.rule.size is not None:
             named["size"] = self.bound if sized else None

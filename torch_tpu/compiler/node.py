@@ -20,7 +20,6 @@ class Slot:
     dims: Dims
     dtype: torch.dtype
     filled: bool
-    donated: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +62,22 @@ class Node:
     def overload(self) -> torch._ops.OpOverload:
         return overload_of(self.op)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether seed and offset follow the node's integers."""
+        return torch.Tag.nondeterministic_seeded in self.overload.tags
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """An executable and where its parameters come from: slots, or "ints" and "floats"."""
+    """An executable and where its parameters come from: inputs, or "ints" and "floats".
+
+    ``targets`` names the families of custom calls that it makes, for foreign.register.
+    """
 
     executable: Any
     parameters: list[int | str]
+    targets: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,21 +108,33 @@ class Resize:
     strides: Dims
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Plan:
-    """What a call does: csrc/eager/plan.h says what each part means.
+    """What a call does: csrc/eager/plan.h says what each part means to the recorder.
 
     ``returns`` holds, for each return, ("new", place), ("argument", place), ("number", integer), a
-    list of these, or None for an undefined tensor.
+    list of these, or None for an undefined tensor. ``node``, ``metadata``, ``bound`` and
+    ``precision`` are what a program of the call is traced from.
     """
 
-    program: Program | None
+    node: Node
+    metadata: Any
+    bound: int | None
+    precision: str
     created: list[Created]
     writes: list[Write]
     resizes: list[Resize]
     returns: list[Any]
     checks: list[tuple[str, str]]
+    asks_size: bool = False
+
+    # Of this process: not stored.
+    key: bytes = b""
+    function: Any = None
     size_program: Program | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "key": b"", "function": None, "size_program": None}
 
 
 def overload_of(op: str) -> torch._ops.OpOverload:

@@ -1,0 +1,294 @@
+#include "eager/fusion.h"
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <array>
+
+#include "device/counters.h"
+#include "device/device.h"
+#include "device/gil.h"
+#include "eager/execute.h"
+
+namespace torch_tpu {
+
+namespace {
+
+std::atomic<bool> async_compile{true};
+
+// Programs that a structure may compile before one of them must have run a second time: shapes
+// that change every step are left to programs that exist.
+constexpr uint32_t kUnprovenPrograms = 3;
+
+// Traces that were seen but never compiled; beyond this they are forgotten.
+constexpr size_t kRememberedTraces = 4096;
+
+std::string_view bytes_of(const std::vector<uint32_t>& words) {
+  return {reinterpret_cast<const char*>(words.data()), words.size() * sizeof(uint32_t)};
+}
+
+void append_places(std::vector<uint32_t>& signature, const std::vector<uint32_t>& places) {
+  signature.push_back(static_cast<uint32_t>(places.size()));
+  signature.insert(signature.end(), places.begin(), places.end());
+}
+
+}  // namespace
+
+Fusion& Fusion::of(Ordinal ordinal) {
+  // Never destroyed: tensors that outlive main() may still be pending.
+  static auto& devices = *std::make_unique<std::array<std::unique_ptr<Fusion>, 128>>().release();
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (!devices[ordinal]) devices[ordinal] = std::make_unique<Fusion>(ordinal);
+  return *devices[ordinal];
+}
+
+Fusion::Lock::Lock(Fusion& fusion) : lock_(fusion.mutex_, std::try_to_lock) {
+  if (lock_.owns_lock()) return;
+  ReleaseGil no_gil;
+  lock_.lock();
+}
+
+const Plan* Fusion::expected(const Op& op, std::string_view key) const {
+  const size_t place = trace_.nodes.size();
+  if (followed_ == nullptr || place >= followed_->plans.size()) return nullptr;
+  const Plan* plan = followed_->plans[place];
+  return plan->op == &op && plan->key == key ? plan : nullptr;
+}
+
+void Fusion::record(const Plan& plan, Call& call) {
+  cut(plan);
+  if (call.op.random) call.draw_random();
+  resize_arguments(plan, call);
+  c10::SmallVector<ValuePtr, 4> values;
+  if (plan.computes()) {
+    const size_t first = trace_.outputs.size();
+    trace_.append(plan, call);
+    values.append(trace_.outputs.begin() + first, trace_.outputs.end());
+    follow();
+    const bool wanted = followed_ == nullptr || !plan.checks.empty();
+    sites_.push_back(wanted ? current_site() : followed_->sites[trace_.nodes.size() - 1]);
+  }
+  deliver(plan, call, {values.data(), values.size()});
+}
+
+void Fusion::cut(const Plan& plan) {
+  const int backward = torch::autograd::get_current_graph_task_id();
+  if (backward != backward_) {
+    backward_ = backward;
+    if (backward != -1) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this] { flush(FlushReason::kBackward); });
+    }
+  }
+  if (cuts_.before(plan.hash)) {
+    flush(FlushReason::kBudget);
+    cuts_.before(plan.hash);
+  }
+}
+
+// Whether the trace goes on as the one that it has been like.
+void Fusion::follow() {
+  if (followed_ == nullptr) return;
+  const size_t first = trace_.nodes.back().first_edge - 1;
+  const auto& words = trace_.signature;
+  if (words.size() > followed_->node_words ||
+      !std::equal(words.begin() + first, words.end(), followed_->signature.begin() + first)) {
+    followed_ = nullptr;
+  }
+}
+
+void Fusion::flush(FlushReason reason) {
+  Lock lock(*this);
+  if (trace_.nodes.empty()) return;
+  std::swap(trace_, flushing_);
+  cuts_.restart();
+  counters().flushes.add(1);
+  try {
+    FlushReport told{reason, Outcome::kNothing, flushing_.nodes.size()};
+    std::vector<uint32_t> live = flushing_.live();
+    if (explaining()) [[unlikely]] {
+      told.site = current_site();
+      told.kept = live.size();
+      for (uint32_t place : live) told.bytes += flushing_.outputs[place]->bytes();
+    }
+    if (!live.empty() || flushing_.checks) {
+      Fused& fused = seen(std::move(live), flushing_.unshared_inputs(), told);
+      if (prepare(fused, told)) {
+        run_whole(fused);
+      } else {
+        run_in_pieces();
+      }
+    }
+    if (explaining()) [[unlikely]]
+      report(told);
+  } catch (const std::exception& error) {
+    followed_ = nullptr;
+    for (const ValuePtr& output : flushing_.outputs) {
+      if (output && output->pending()) output->fail(error.what());
+    }
+    flushing_.clear();
+    sites_.clear();
+    throw;
+  }
+  flushing_.clear();
+  sites_.clear();
+  release_collected();
+}
+
+// The trace's entry among those seen before; it is what to follow until it turns out otherwise.
+Fused& Fusion::seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, FlushReport& told) {
+  const size_t node_words = flushing_.signature.size();
+  std::vector<uint32_t>& signature = flushing_.signature;
+  append_places(signature, live);
+  append_places(signature, donated);
+  Fused* fused = followed_;
+  if (fused == nullptr || fused->signature != signature) {
+    auto found = fused_.find(bytes_of(signature));
+    fused = found != fused_.end() ? found->second.get() : &remember(node_words, told);
+    if (fused->live.empty() && fused->sightings == 0) {
+      fused->live = std::move(live);
+      fused->donated = std::move(donated);
+    }
+  }
+  signature.resize(node_words);
+  if (previous_ != nullptr) previous_->next = fused;
+  previous_ = fused;
+  followed_ = fused->next;
+  return *fused;
+}
+
+Fused& Fusion::remember(size_t node_words, FlushReport& told) {
+  if (fused_.size() >= kRememberedTraces) forget_unused();
+  auto made = std::make_unique<Fused>();
+  made->signature = flushing_.signature;
+  made->node_words = node_words;
+  made->sites = sites_;
+  for (size_t i = 0; i < flushing_.nodes.size(); ++i) {
+    const Plan* plan = flushing_.nodes[i].plan;
+    made->plans.push_back(plan);
+    made->structure = made->structure * 0x9E3779B97F4A7C15u + reinterpret_cast<uintptr_t>(plan->op);
+    for (const Check& check : plan->checks) {
+      made->checks.push_back(check);
+      made->checks.back().site = sites_[i];
+    }
+  }
+  Structure& structure = structures_[made->structure];
+  if (explaining() && structure.latest != nullptr) {
+    const auto& before = structure.latest->plans;
+    for (size_t i = 0; i < made->plans.size(); ++i) {
+      if (made->plans[i] == before[i]) continue;
+      told.difference = i;
+      told.now = made->plans[i];
+      told.before = before[i];
+      break;
+    }
+  }
+  structure.latest = made.get();
+  Fused& fused = *made;
+  fused_.emplace(bytes_of(fused.signature), std::move(made));
+  return fused;
+}
+
+// Whether the trace's program can run now. Otherwise its ops run one by one, and a program is on
+// its way unless the shapes change too often to be worth one.
+bool Fusion::prepare(Fused& fused, FlushReport& told) {
+  if (fused.state == Fused::State::kReady) {
+    if (fused.program->loaded()) {
+      if (fused.runs++ == 0) structures_[fused.structure].unproven -= 1;
+      told.outcome = Outcome::kHit;
+      counters().memory_hits.add(1);
+      return true;
+    }
+    fused.state = Fused::State::kSeen;
+    structures_[fused.structure].unproven = 0;
+    fused.sightings = 0;
+    fused.runs = 0;
+  }
+  told.outcome = Outcome::kInPieces;
+  if (fused.state != Fused::State::kSeen || fused.plans.size() == 1) return false;
+  fused.sightings += 1;
+  uint32_t& unproven = structures_[fused.structure].unproven;
+  const ProgramSource source = flushing_.source(fused.live, fused.donated);
+  CompileTurn turn;
+  if (fused.sightings == 1) {
+    if (ProgramPtr stored = compiler().find_stored(source)) {
+      told.outcome = Outcome::kStored;
+      adopt(fused, std::move(stored));
+      return true;
+    }
+  }
+  if (unproven >= kUnprovenPrograms && fused.sightings == 1) return false;
+  unproven += 1;
+  const bool pieces_exist = std::ranges::all_of(
+      fused.plans, [](const Plan* plan) { return plan->programs.any() != nullptr; });
+  if (async_compile && pieces_exist) {
+    told.outcome = Outcome::kCompiling;
+    fused.state = Fused::State::kCompiling;
+    compiler().compile_later(source, [&fused](ProgramPtr program) {
+      if (program) {
+        adopt(fused, std::move(program));
+      } else {
+        fused.state = Fused::State::kInPieces;
+      }
+    });
+    return false;
+  }
+  try {
+    adopt(fused, compiler().compile(source));
+    told.outcome = Outcome::kCompiled;
+    return true;
+  } catch (const std::exception& error) {
+    if (compiler().must_not_compile()) throw;
+    fused.state = Fused::State::kInPieces;
+    compiler().report_failed_fusion(source, error.what());
+    return false;
+  }
+}
+
+void Fusion::adopt(Fused& fused, ProgramPtr program) {
+  keep_resident(program);
+  fused.program = std::move(program);
+  fused.state = Fused::State::kReady;
+}
+
+void Fusion::run_whole(Fused& fused) {
+  c10::SmallVector<PJRT_Buffer*, 32> inputs;
+  for (const ValuePtr& input : flushing_.inputs) inputs.push_back(input->buffer().get());
+  Outputs outputs = fused.program->launch({inputs.data(), inputs.size()},
+                                          {flushing_.ints, flushing_.floats, flushing_.random},
+                                          flushing_.ordinal, fused.plans.back()->op->name.c_str());
+  const PJRT_Api* api = Runtime::get().client().plugin()->api();
+  size_t place = 0;
+  for (uint32_t live : fused.live) {
+    flushing_.outputs[live]->fulfil(pjrt::Buffer(api, outputs[place++]));
+  }
+  if (!fused.checks.empty()) {
+    Runtime::get().report_later(flushing_.ordinal,
+                                {pjrt::Buffer(api, outputs[place]), &fused.checks, {}});
+  }
+}
+
+// Traces that were seen once are many where shapes keep changing.
+void Fusion::forget_unused() {
+  std::erase_if(fused_, [](const auto& entry) {
+    return entry.second->state == Fused::State::kSeen;
+  });
+  for (auto& [signature, fused] : fused_) fused->next = nullptr;
+  structures_.clear();
+  previous_ = followed_ = nullptr;
+}
+
+void register_fusion() {
+  Runtime::get().set_flush(
+      [](Ordinal ordinal, FlushReason reason) { Fusion::of(ordinal).flush(reason); });
+}
+
+void set_async_compile(bool enabled) { async_compile = enabled; }
+
+void flush_all(FlushReason reason) {
+  if (!Runtime::get().initialized()) return;
+  for (Ordinal i = 0; i < Runtime::get().device_count(); ++i) Fusion::of(i).flush(reason);
+}
+
+}  // namespace torch_tpu

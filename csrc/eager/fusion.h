@@ -1,0 +1,87 @@
+// Fused eager: calls are recorded as they come and run as one program when they must be.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "eager/cuts.h"
+#include "eager/explain.h"
+#include "eager/trace.h"
+
+namespace torch_tpu {
+
+// A trace that was seen before: its signature to the end, and its program once there is one.
+struct Fused {
+  enum class State : uint8_t { kSeen, kCompiling, kReady, kInPieces };
+
+  std::vector<uint32_t> signature;  // the trace's, then counts and places of live and donated
+  size_t node_words = 0;            // how much of the signature is the trace's
+  std::vector<const Plan*> plans;
+  std::vector<uint32_t> live, donated;
+  std::vector<Check> checks;
+  std::vector<Site> sites;  // of the nodes, as they were recorded first
+  std::atomic<State> state{State::kSeen};
+  ProgramPtr program;
+  uint64_t structure = 0;  // of the ops without their shapes
+  uint32_t sightings = 0;
+  uint32_t runs = 0;
+  Fused* next = nullptr;  // what followed it last time
+};
+
+// What one device has recorded and not run. One lock, which no thread waits for with the GIL.
+class Fusion {
+ public:
+  explicit Fusion(Ordinal ordinal) : trace_(ordinal), flushing_(ordinal) {}
+  static Fusion& of(Ordinal ordinal);
+
+  class Lock {
+   public:
+    explicit Lock(Fusion& fusion);
+
+   private:
+    std::unique_lock<std::recursive_mutex> lock_;
+  };
+
+  // The plan that came at this place last time, if it is the one for the op and key.
+  const Plan* expected(const Op& op, std::string_view key) const;
+  // Defers a call; its results are on the stack, pending.
+  void record(const Plan& plan, Call& call);
+  void flush(FlushReason reason);
+
+ private:
+  void cut(const Plan& plan);
+  void follow();
+  Fused& seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, FlushReport& told);
+  Fused& remember(size_t node_words, FlushReport& told);
+  bool prepare(Fused& fused, FlushReport& told);
+  static void adopt(Fused& fused, ProgramPtr program);
+  void run_whole(Fused& fused);
+  void run_in_pieces();
+  void forget_unused();
+
+  std::recursive_mutex mutex_;
+  Trace trace_, flushing_;
+  std::vector<Site> sites_;
+  Cuts cuts_;
+  int backward_ = -1;  // autograd's id of the backward pass that records
+
+  // The signature's view is the key.
+  std::unordered_map<std::string_view, std::unique_ptr<Fused>> fused_;
+  struct Structure {
+    uint32_t unproven = 0;  // programs that never ran a second trace
+    const Fused* latest = nullptr;
+  };
+  std::unordered_map<uint64_t, Structure> structures_;
+  Fused* previous_ = nullptr;
+  Fused* followed_ = nullptr;  // what the trace has been like so far
+};
+
+// Whether new programs compile on a background thread while their ops run one by one.
+void set_async_compile(bool enabled);
+
+void flush_all(FlushReason reason);
+
+void register_fusion();
+
+}  // namespace torch_tpu

@@ -1,0 +1,208 @@
+"""Answers that need JAX: which rule serves an op, what a call does, and programs from traces."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+from jax import export
+from jax.extend.core import jaxpr_as_fun
+
+from torch_tpu import _C
+from torch_tpu.compiler import foreign, metadata
+from torch_tpu.compiler.decomposition import rule_for
+from torch_tpu.compiler.lower import Traced, value_dims
+from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
+from torch_tpu.compiler.trace import UNFILLED, Step, Trace
+from torch_tpu.lowering import dtypes
+from torch_tpu.lowering.registry import Rule
+
+_PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
+
+Array = Any
+
+
+def describe(op: str) -> list[bool] | None:
+    """Which arguments' numbers are inputs of an op's programs; None for an op without a rule."""
+    overload = overload_of(op)
+    rule = rule_for(overload)
+    if rule is None:
+        return None
+    return [rule.takes_at_runtime(argument) for argument in overload._schema.arguments]
+
+
+def plan(node: Node, bound: int | None) -> Plan:
+    """What a call does; its rule is traced, nothing is compiled."""
+    rule = _rule_of(node)
+    precision = torch.get_float32_matmul_precision()
+    with _jax_settings(precision):
+        if metadata.is_known(node.overload):
+            inferred = metadata.infer(node)
+        else:
+            inferred = _promised_by_rule(node, rule)
+        traced = Traced(node, rule, inferred, bound)
+        if rule.size is not None and bound is None and _decided_by_values(traced):
+            return Plan(node, inferred, bound, precision, [], [], [], [], [], asks_size=True)
+        if bound is not None:
+            traced.metadata = _with_unknown_length(traced, bound)
+        function = _traced_function(traced, traced.run)
+    return Plan(
+        node=node,
+        metadata=traced.metadata,
+        bound=bound,
+        precision=precision,
+        created=[_with_value_dims(each, bound) for each in traced.metadata.created],
+        writes=traced.writes,
+        resizes=inferred.resizes,
+        returns=traced.metadata.returns,
+        checks=traced.errors,
+        function=function,
+    )
+
+
+def compile_trace(trace: Trace) -> Program:
+    """Lower a trace to StableHLO and compile it for the device of its ordinal."""
+    inputs = trace.inputs()
+    shapes = [jax.ShapeDtypeStruct(slot.dims, dtypes.to_jax(slot.dtype)) for slot in inputs]
+    sources: list[int | str] = list(range(len(inputs)))
+    for name, dtype, count in (
+        ("ints", jnp.int64, sum(_number_counts(step)[0] for step in trace.steps)),
+        ("floats", jnp.float64, sum(_number_counts(step)[1] for step in trace.steps)),
+    ):
+        if count:
+            sources.append(name)
+            shapes.append(jax.ShapeDtypeStruct((count,), dtype))
+
+    def run(*arrays: Array) -> list[Array]:
+        return _run(trace, dict(zip(sources, arrays, strict=True)))
+
+    with _jax_settings(trace.steps[0].plan.precision):
+        jitted = jax.jit(run, donate_argnums=tuple(trace.reusable()), keep_unused=False)
+        exported = export.export(jitted, platforms=[_platform()])(*shapes)
+    _C.count("lowerings", 1)
+    module = exported.mlir_module_serialized
+    targets = foreign.register_targets(module)
+    executable = _C.compile(module, trace.ordinal)
+    _C.count("compiles", 1)
+    parameters = [sources[place] for place in exported.module_kept_var_idx]
+    return Program(executable, parameters, targets)
+
+
+def _run(trace: Trace, inputs: dict[int | str, Array]) -> list[Array]:
+    """The live outputs of a trace, and the code of its checks if it has any."""
+    outputs: list[Array] = []
+    codes: list[tuple[Array, int]] = []
+    first_int = first_float = 0
+    calls = _functions(trace)
+    for step in trace.steps:
+        ints, floats = _number_counts(step)
+        arguments = [
+            outputs[edge // 2] if edge % 2 else inputs[edge // 2]
+            for edge in step.edges
+            if edge != UNFILLED
+        ]
+        if ints:
+            arguments.append(inputs["ints"][first_int : first_int + ints])
+        if floats:
+            arguments.append(inputs["floats"][first_float : first_float + floats])
+        first_int, first_float = first_int + ints, first_float + floats
+        results = calls[step.plan.key](*arguments)
+        if trace.asks_size:
+            return results
+        if step.plan.checks:
+            codes.append((results[-1], len(step.plan.checks)))
+        outputs += results[: len(step.plan.created) + len(step.plan.writes)]
+    live = [outputs[place] for place in trace.live]
+    return live + ([_first_failure(codes)] if codes else [])
+
+
+def _first_failure(codes: list[tuple[Array, int]]) -> Array:
+    """One code for the checks of all steps: 0, or 1 + the place among all of them."""
+    firsts = [sum(count for _, count in codes[:place]) for place in range(len(codes))]
+    combined = jnp.int32(0)
+    for (code, _), first in reversed(list(zip(codes, firsts, strict=True))):
+        combined = jnp.where(code != 0, code + jnp.int32(first), combined)
+    return combined
+
+
+def _functions(trace: Trace) -> dict[bytes, Callable[..., list[Array]]]:
+    """The function of each call by key; one that comes again is traced and lowered once."""
+    functions: dict[bytes, Callable[..., list[Array]]] = {}
+    for step in trace.steps:
+        function = _function(step.plan, trace.asks_size)
+        known = functions.get(step.plan.key)
+        functions[step.plan.key] = function if known is None else jax.jit(function)
+    return functions
+
+
+def _function(made: Plan, asks_size: bool) -> Callable[..., list[Array]]:
+    if made.function is None:
+        traced = Traced(made.node, _rule_of(made.node), made.metadata, made.bound)
+        body = (lambda *inputs: [traced.size(*inputs)]) if asks_size else traced.run
+        with _jax_settings(made.precision):
+            made.function = _traced_function(traced, body)
+    return made.function
+
+
+def _traced_function(traced: Traced, body: Callable[..., Any]) -> Callable[..., list[Array]]:
+    """A rule's body as a function that replays what tracing it once recorded."""
+
+    def flat(*inputs: Array) -> list[Array]:
+        return list(body(*inputs))
+
+    return jaxpr_as_fun(jax.make_jaxpr(flat)(*traced.shapes()))
+
+
+def _number_counts(step: Step) -> tuple[int, int]:
+    node = step.plan.node
+    return node.ints + 2 * node.is_random, node.floats
+
+
+def _rule_of(node: Node) -> Rule:
+    rule = rule_for(node.overload)
+    assert rule is not None
+    return rule
+
+
+def _promised_by_rule(node: Node, rule: Rule) -> metadata.Metadata:
+    probe = Traced(node, rule, metadata.Metadata([], [], []))
+    return metadata.of_shapes(node, jax.eval_shape(probe.results, *probe.shapes()))
+
+
+def _decided_by_values(traced: Traced) -> bool:
+    return jax.eval_shape(traced.size, *traced.shapes()) is not None
+
+
+def _with_unknown_length(traced: Traced, bound: int) -> metadata.Metadata:
+    """The promised shapes, with -1 where two bounds give two sizes."""
+    shapes = []
+    for each in (bound, 2 * bound):
+        probe = dataclasses.replace(traced, bound=each)
+        shapes.append(jax.tree.leaves(jax.eval_shape(probe.results, *probe.shapes())))
+    created = []
+    for promised, small, large in zip(traced.metadata.created, *shapes, strict=True):
+        sizes = tuple(a if a == b else -1 for a, b in zip(small.shape, large.shape, strict=True))
+        created.append(dataclasses.replace(promised, sizes=sizes))
+    return dataclasses.replace(traced.metadata, created=created)
+
+
+def _with_value_dims(created: Created, bound: int | None) -> Created:
+    return dataclasses.replace(created, value_dims=value_dims(created, bound))
+
+
+@functools.cache
+def _platform() -> str:
+    return _C.platform_name()
+
+
+@contextlib.contextmanager
+def _jax_settings(precision: str) -> Iterator[None]:
+    """64-bit types and PyTorch's matmul precision, for what is traced inside."""
+    with jax.enable_x64(True), jax.default_matmul_precision(_PRECISIONS[precision]):
+        yield
