@@ -11,6 +11,7 @@ def _autoload() -> None:
 
 
 import importlib  # noqa: E402
+import os  # noqa: E402
 import sys  # noqa: E402
 import warnings  # noqa: E402
 from typing import Any  # noqa: E402
@@ -40,6 +41,7 @@ def _register(_C: Any) -> None:
     torch.utils.rename_privateuse1_backend("tpu")
     _C.register()
     _C.set_runtime(_deferred("torch_tpu.runtime", "resolve"))
+    _C.set_library_folders([os.path.dirname(each) + os.sep for each in (torch.__file__, __file__)])
 
     from torch_tpu import accelerator
 

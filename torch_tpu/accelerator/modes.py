@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from torch_tpu import _C, environment
+from torch_tpu.accelerator import fusion
 from torch_tpu.setting import Setting
 
 Word = TypeVar("Word", bound="_Word")
@@ -73,10 +74,7 @@ class set_eager_mode(_WordSetting):
     @staticmethod
     def set(mode: EagerMode) -> None:
         if mode is EagerMode.DEFER_AND_FUSE:
-            raise NotImplementedError(
-                "The fused eager mode is not implemented yet: use 'strict', or 'debug' to find "
-                "the op that an error comes from"
-            )
+            fusion.watch()
         _C.set_eager_mode(_MODES.index(mode))
 
 
