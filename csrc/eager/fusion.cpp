@@ -57,6 +57,7 @@ const Plan* Fusion::expected(const Op& op, std::string_view key) const {
 }
 
 void Fusion::record(const Plan& plan, Call& call) {
+  watch_backward();
   cut(plan);
   if (call.op.random) call.draw_random();
   resize_arguments(plan, call);
@@ -72,19 +73,43 @@ void Fusion::record(const Plan& plan, Call& call) {
   deliver(plan, call, {values.data(), values.size()});
 }
 
-void Fusion::cut(const Plan& plan) {
+void Fusion::watch_backward() {
   const int backward = torch::autograd::get_current_graph_task_id();
-  if (backward != backward_) {
-    backward_ = backward;
-    if (backward != -1) {
-      torch::autograd::Engine::get_default_engine().queue_callback(
-          [this] { flush(FlushReason::kBackward); });
-    }
+  if (backward == backward_) return;
+  backward_ = backward;
+  if (backward == -1) return;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [this] { flush(FlushReason::kBackward); });
+}
+
+void Fusion::cut(const Plan& plan) {
+  if (trace_.nodes.size() >= Cuts::kWhole && !cuts_) run_chunks();
+  if (cuts_ && cuts_->before(plan.hash)) {
+    std::swap(trace_, flushing_);
+    std::swap(sites_, flushing_sites_);
+    run(FlushReason::kBudget);
   }
-  if (cuts_.before(plan.hash)) {
-    flush(FlushReason::kBudget);
-    cuts_.before(plan.hash);
+}
+
+// Runs a trace that grew too long up to the last place where it may be cut.
+void Fusion::run_chunks() {
+  Trace whole(trace_.ordinal);
+  std::vector<Site> sites;
+  std::swap(whole, trace_);
+  std::swap(sites, sites_);
+  LastUses last_uses(whole);
+  cuts_.emplace();
+  uint32_t begin = 0;
+  for (uint32_t end = 0; end < whole.nodes.size(); ++end) {
+    if (!cuts_->before(whole.nodes[end].plan->hash)) continue;
+    flushing_.take(whole, begin, end, last_uses);
+    flushing_sites_.assign(sites.begin() + begin, sites.begin() + end);
+    begin = end;
+    run(FlushReason::kBudget);
   }
+  trace_.take(whole, begin, static_cast<uint32_t>(whole.nodes.size()), last_uses);
+  sites_.assign(sites.begin() + begin, sites.end());
+  followed_ = nullptr;
 }
 
 // Whether the trace goes on as the one that it has been like.
@@ -100,19 +125,24 @@ void Fusion::follow() {
 
 void Fusion::flush(FlushReason reason) {
   Lock lock(*this);
+  cuts_.reset();
   if (trace_.nodes.empty()) return;
   std::swap(trace_, flushing_);
-  cuts_.restart();
+  std::swap(sites_, flushing_sites_);
+  run(reason);
+}
+
+void Fusion::run(FlushReason reason) {
   counters().flushes.add(1);
+  FlushReport told{reason, Outcome::kNothing, flushing_.nodes.size()};
   try {
-    FlushReport told{reason, Outcome::kNothing, flushing_.nodes.size()};
     std::vector<uint32_t> live = flushing_.live();
     if (explaining()) [[unlikely]] {
       told.site = current_site();
       told.kept = live.size();
       for (uint32_t place : live) told.bytes += flushing_.outputs[place]->bytes();
     }
-    if (!live.empty() || flushing_.checks) {
+    if (!live.empty() || flushing_.checks) {  // else nobody can tell whether it ran
       Fused& fused = seen(std::move(live), flushing_.unshared_inputs(), told);
       if (prepare(fused, told)) {
         run_whole(fused);
@@ -120,19 +150,19 @@ void Fusion::flush(FlushReason reason) {
         run_in_pieces();
       }
     }
-    if (explaining()) [[unlikely]]
-      report(told);
   } catch (const std::exception& error) {
-    followed_ = nullptr;
+    previous_ = followed_ = nullptr;
     for (const ValuePtr& output : flushing_.outputs) {
       if (output && output->pending()) output->fail(error.what());
     }
     flushing_.clear();
-    sites_.clear();
+    flushing_sites_.clear();
     throw;
   }
+  if (explaining()) [[unlikely]]
+    report(told);
   flushing_.clear();
-  sites_.clear();
+  flushing_sites_.clear();
   release_collected();
 }
 
@@ -163,14 +193,14 @@ Fused& Fusion::remember(size_t node_words, FlushReport& told) {
   auto made = std::make_unique<Fused>();
   made->signature = flushing_.signature;
   made->node_words = node_words;
-  made->sites = sites_;
+  made->sites = flushing_sites_;
   for (size_t i = 0; i < flushing_.nodes.size(); ++i) {
     const Plan* plan = flushing_.nodes[i].plan;
     made->plans.push_back(plan);
     made->structure = made->structure * 0x9E3779B97F4A7C15u + reinterpret_cast<uintptr_t>(plan->op);
     for (const Check& check : plan->checks) {
       made->checks.push_back(check);
-      made->checks.back().site = sites_[i];
+      made->checks.back().site = flushing_sites_[i];
     }
   }
   Structure& structure = structures_[made->structure];

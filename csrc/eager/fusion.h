@@ -50,7 +50,10 @@ class Fusion {
   void flush(FlushReason reason);
 
  private:
+  void watch_backward();
   void cut(const Plan& plan);
+  void run_chunks();
+  void run(FlushReason reason);
   void follow();
   Fused& seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, FlushReport& told);
   Fused& remember(size_t node_words, FlushReport& told);
@@ -62,8 +65,8 @@ class Fusion {
 
   std::recursive_mutex mutex_;
   Trace trace_, flushing_;
-  std::vector<Site> sites_;
-  Cuts cuts_;
+  std::vector<Site> sites_, flushing_sites_;
+  std::optional<Cuts> cuts_;  // once a trace is run in chunks
   int backward_ = -1;  // autograd's id of the backward pass that records
 
   // The signature's view is the key.

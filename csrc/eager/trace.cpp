@@ -7,33 +7,71 @@ uint64_t Trace::next_serial() {
   return ++serial;
 }
 
-Edge Trace::edge_of(const Slot& slot) {
-  if (!slot.value) return kUnfilled;
-  Value::Mark& mark = slot.value->mark;
-  if (mark.trace != serial_) {  // not seen before: an input
-    mark = {serial_, static_cast<Edge>(2 * inputs.size())};
-    inputs.push_back(slot.value);
-  }
-  return mark.edge;
-}
-
-void Trace::append(const Plan& plan, const Call& call) {
+void Trace::begin_node(const Plan& plan) {
   signature.push_back(plan.id);
   nodes.push_back({&plan, static_cast<uint32_t>(signature.size()),
                    static_cast<uint32_t>(outputs.size()), static_cast<uint32_t>(ints.size()),
                    static_cast<uint32_t>(floats.size())});
-  for (const Slot& slot : call.slots) signature.push_back(static_cast<uint32_t>(edge_of(slot)));
+  random |= plan.op->random;
+  checks |= !plan.checks.empty();
+}
+
+Edge Trace::edge_of(const ValuePtr& value) {
+  if (!value) return kUnfilled;
+  Value::Mark& mark = value->mark;
+  if (mark.trace != serial_) {  // not seen before: an input
+    mark = {serial_, static_cast<Edge>(2 * inputs.size())};
+    inputs.push_back(value);
+  }
+  return mark.edge;
+}
+
+void Trace::add_output(ValuePtr value) {
+  value->mark = {serial_, static_cast<Edge>(2 * outputs.size() + 1)};
+  outputs.push_back(std::move(value));
+}
+
+void Trace::append(const Plan& plan, const Call& call) {
+  begin_node(plan);
+  for (const Slot& slot : call.slots) {
+    signature.push_back(static_cast<uint32_t>(edge_of(slot.value)));
+  }
   ints.insert(ints.end(), call.ints.begin(), call.ints.end());
   floats.insert(floats.end(), call.floats.begin(), call.floats.end());
-  random |= call.op.random;
-  checks |= !plan.checks.empty();
-  auto add_output = [&](const Dims& dims, c10::ScalarType dtype) {
-    const Edge edge = static_cast<Edge>(2 * outputs.size() + 1);
-    outputs.push_back(c10::make_intrusive<Value>(dims, dtype, ordinal));
-    outputs.back()->mark = {serial_, edge};
+  for (const NewTensor& info : plan.created) {
+    add_output(c10::make_intrusive<Value>(info.value_dims, info.dtype, ordinal));
+  }
+  for (const Write& write : plan.writes) {
+    add_output(c10::make_intrusive<Value>(write.dims, write.dtype, ordinal));
+  }
+}
+
+void Trace::take(Trace& from, uint32_t begin, uint32_t end, LastUses& last_uses) {
+  for (uint32_t place = begin; place < end; ++place) {
+    const Node& node = from.nodes[place];
+    begin_node(*node.plan);
+    for (size_t slot = 0; slot < from.edges(node); ++slot) {
+      const Edge edge = from.edge(node, slot);
+      const Edge own = edge == kUnfilled ? kUnfilled : edge_of(from.value(edge));
+      signature.push_back(static_cast<uint32_t>(own));
+    }
+    const auto node_ints = from.ints_of(place);
+    const auto node_floats = from.floats_of(place);
+    ints.insert(ints.end(), node_ints.begin(), node_ints.end());
+    floats.insert(floats.end(), node_floats.begin(), node_floats.end());
+    for (uint32_t output = 0; output < node.plan->outputs(); ++output) {
+      add_output(from.outputs[node.first_output + output]);
+    }
+  }
+  auto let_go = [end](std::vector<ValuePtr>& values, const std::vector<uint32_t>& uses,
+                      size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (uses[i] == LastUses::kNever || uses[i] < end) values[i].reset();
+    }
   };
-  for (const NewTensor& info : plan.created) add_output(info.value_dims, info.dtype);
-  for (const Write& write : plan.writes) add_output(write.dims, write.dtype);
+  let_go(from.inputs, last_uses.inputs, from.inputs.size());
+  const size_t made = end < from.nodes.size() ? from.nodes[end].first_output : from.outputs.size();
+  let_go(from.outputs, last_uses.outputs, made);
 }
 
 void Trace::clear() {
@@ -63,6 +101,18 @@ std::vector<uint32_t> Trace::unshared_inputs() const {
   return unshared;
 }
 
+std::span<const int64_t> Trace::ints_of(uint32_t place) const {
+  const size_t first = nodes[place].first_int;
+  const size_t end = place + 1 < nodes.size() ? nodes[place + 1].first_int : ints.size();
+  return {ints.data() + first, end - first};
+}
+
+std::span<const double> Trace::floats_of(uint32_t place) const {
+  const size_t first = nodes[place].first_float;
+  const size_t end = place + 1 < nodes.size() ? nodes[place + 1].first_float : floats.size();
+  return {floats.data() + first, end - first};
+}
+
 ProgramSource Trace::source(std::vector<uint32_t> live, std::vector<uint32_t> donated) const {
   ProgramSource source{{}, std::move(live), std::move(donated), ordinal};
   for (const Node& node : nodes) {
@@ -71,6 +121,17 @@ ProgramSource Trace::source(std::vector<uint32_t> live, std::vector<uint32_t> do
     source.steps.push_back(std::move(step));
   }
   return source;
+}
+
+LastUses::LastUses(const Trace& trace)
+    : inputs(trace.inputs.size(), kNever), outputs(trace.outputs.size(), kNever) {
+  for (uint32_t place = 0; place < trace.nodes.size(); ++place) {
+    const Node& node = trace.nodes[place];
+    for (size_t slot = 0; slot < trace.edges(node); ++slot) {
+      const Edge edge = trace.edge(node, slot);
+      if (edge != kUnfilled) of(edge) = place;
+    }
+  }
 }
 
 }  // namespace torch_tpu

@@ -15,6 +15,9 @@ struct Node {
   uint32_t first_int, first_float;
 };
 
+// When each Value of a trace is read last: the place of a node.
+struct LastUses;
+
 class Trace {
  public:
   explicit Trace(Ordinal ordinal) : ordinal(ordinal) {}
@@ -22,6 +25,9 @@ class Trace {
   // Appends a call. What it makes are pending Values at the end of `outputs`: those of the new
   // tensors, then those of the written slots.
   void append(const Plan& plan, const Call& call);
+  // Moves nodes from another trace to the end of this one. Values that the rest of it won't read
+  // are let go there.
+  void take(Trace& from, uint32_t begin, uint32_t end, LastUses& last_uses);
   void clear();
 
   // Outputs that something besides the trace can still reach, inputs that nothing else can.
@@ -36,6 +42,9 @@ class Trace {
     const size_t end = next == nodes.data() + nodes.size() ? signature.size() : next->first_edge - 1;
     return end - node.first_edge;
   }
+  ValuePtr& value(Edge edge) { return (edge % 2 == 0 ? inputs : outputs)[edge / 2]; }
+  std::span<const int64_t> ints_of(uint32_t place) const;
+  std::span<const double> floats_of(uint32_t place) const;
   ProgramSource source(std::vector<uint32_t> live, std::vector<uint32_t> donated) const;
 
   Ordinal ordinal;
@@ -48,10 +57,20 @@ class Trace {
   bool checks = false;
 
  private:
-  Edge edge_of(const Slot& slot);
+  void begin_node(const Plan& plan);
+  Edge edge_of(const ValuePtr& value);
+  void add_output(ValuePtr value);
 
   uint64_t serial_ = next_serial();
   static uint64_t next_serial();
+};
+
+struct LastUses {
+  static constexpr uint32_t kNever = UINT32_MAX;
+  std::vector<uint32_t> inputs, outputs;
+
+  explicit LastUses(const Trace& trace);
+  uint32_t& of(Edge edge) { return (edge % 2 == 0 ? inputs : outputs)[edge / 2]; }
 };
 
 }  // namespace torch_tpu
