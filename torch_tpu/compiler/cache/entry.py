@@ -35,12 +35,12 @@ class Damaged(Exception):
 class Header:
     """What people want to know of an entry.
 
-    ``label`` names the program, ``created`` is in seconds since 1970, ``facts`` are those that
-    the namespace is made of.
+    ``label`` names the program, ``created`` is in whole seconds since 1970, ``facts`` are what the
+    namespace is made of.
     """
 
     label: str
-    created: float
+    created: int
     facts: dict[str, str]
 
 

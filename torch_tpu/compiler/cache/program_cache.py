@@ -55,7 +55,7 @@ class ProgramCache:
     def put(self, key: bytes, payload: bytes, label: str) -> None:
         """Stores ``payload`` in every tier. ``label`` is the program's name for people."""
         namespace, identity = self._locate(key)
-        entry = Entry(identity, Header(label, time.time(), namespace.facts), payload)
+        entry = Entry(identity, Header(label, int(time.time()), namespace.facts), payload)
         if any([tier.write(namespace.name, entry) for tier in self.tiers]):
             self._count("writes")
 
@@ -99,8 +99,7 @@ class ProgramCache:
 
         ``hits`` are the sum of ``disk_hits`` and ``shared_hits``; ``writes`` counts programs.
         """
-        disks = [tier.directory for tier in self.tiers if tier.name == "disk"]
-        sizes = [stored.size for directory in disks for stored in directory.entries()]
+        sizes = [size for tier in self.tiers if tier.name == "disk" for size in tier.sizes()]
         counted = ("hits", "disk_hits", "shared_hits", "misses", "writes")
         return {
             "entries": len(sizes),

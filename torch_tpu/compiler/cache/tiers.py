@@ -66,8 +66,7 @@ class Tier:
         if self.limit is not None and len(entry.payload) > self.limit:
             return False
         try:
-            self.directory.make()
-            self._check()
+            self._prepare()
             size = self.directory.write(namespace, entry)
             self._prune_now_and_then(size)
         except (Untrusted, OSError) as error:
@@ -84,11 +83,17 @@ class Tier:
             with contextlib.suppress(OSError):
                 self.directory.remove(namespace, identity)
 
+    def sizes(self) -> list[int]:
+        """The size of each entry's file; nothing where the directory can't be read."""
+        try:
+            return [stored.size for stored in self.directory.entries()]
+        except OSError:
+            return []
+
     def lock(self, identity: bytes) -> contextlib.AbstractContextManager[Any]:
         """Held while a program is compiled; no lock where there can be none."""
         with contextlib.suppress(Untrusted, OSError):
-            self.directory.make()
-            self._check()
+            self._prepare()
             return locks.holding(self.directory.lock(identity))
         return contextlib.nullcontext()
 
@@ -96,6 +101,13 @@ class Tier:
         if not self._trusted:
             self.directory.check()
             self._trusted = True
+
+    def _prepare(self) -> None:
+        try:
+            self._check()
+        except FileNotFoundError:
+            self.directory.make()
+            self._check()
 
     def _prune_now_and_then(self, size: int) -> None:
         """Keeps the directory at its limit without walking through it at every write."""

@@ -1,5 +1,6 @@
 """Which directories and files may be read: loading a cached program runs it."""
 
+import errno
 import os
 import pwd
 import stat
@@ -18,7 +19,7 @@ def check_directory(root: Path) -> None:
     path = root.resolve()
     status = path.stat()
     if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(f"{path} is not a directory")
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     _check(path, status, stat.S_IWOTH)
     above = path.parent.stat()
     # Whoever can write to the parent can put another directory in this one's place, unless the
