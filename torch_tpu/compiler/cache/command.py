@@ -92,7 +92,7 @@ def info(directory: Directory, options: argparse.Namespace) -> int:
     print(f"size       {format_size(sum(each.size for each in stored))} (limit: {limit})")
     counts = Counter(each.path.parent.name for each in stored)
     for name, facts in directory.facts().items():
-        print(f"\n{name}: {counts[name]:,} programs")
+        print(f"\n{name}: {_programs(counts[name])}")
         for fact, value in facts.items():
             if value:
                 print(f"  {fact:<18}{value}")
@@ -141,18 +141,17 @@ def _age(seconds: float) -> str:
 
 def verify_entries(directory: Directory, options: argparse.Namespace) -> int:
     """Prints what is wrong with each program that can't be used; status 1 where there is one."""
-    sound, damaged = 0, 0
+    sound, unusable = 0, 0
     for stored, trouble in directory.verify():
         if trouble is None:
             sound += 1
             continue
-        damaged += 1
+        unusable += 1
         print(f"{stored.path} {trouble}")
         if options.delete:
             stored.path.unlink(missing_ok=True)
-    fate = "deleted" if options.delete else "can't be used"
-    print(f"{sound:,} programs are sound, {damaged:,} {fate}")
-    return 1 if damaged and not options.delete else 0
+    print(f"{sound:,} sound, {unusable:,} {'deleted' if options.delete else 'unusable'}")
+    return 1 if unusable and not options.delete else 0
 
 
 def prune_entries(directory: Directory, options: argparse.Namespace) -> int:
@@ -169,5 +168,9 @@ def clear_entries(directory: Directory, options: argparse.Namespace) -> int:
 
 
 def _print_removed(removed: Removed) -> int:
-    print(f"deleted {removed.entries:,} programs, {format_size(removed.bytes)}")
+    print(f"deleted {_programs(removed.entries)}, {format_size(removed.bytes)}")
     return 0
+
+
+def _programs(count: int) -> str:
+    return f"{count:,} program{'' if count == 1 else 's'}"

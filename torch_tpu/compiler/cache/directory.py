@@ -126,10 +126,10 @@ class Directory:
 
     def entries(self) -> Iterator[Stored]:
         """Every entry's file."""
-        return self._files(_ENTRY, self._namespaces())
+        return self._walk(_ENTRY, self._namespaces())
 
     def _leftovers(self) -> Iterator[Stored]:
-        return self._files(_LEFTOVER, [*self._namespaces(), self.root / _LOCKS])
+        return self._walk(_LEFTOVER, [*self._namespaces(), self.root / _LOCKS])
 
     def _namespaces(self) -> list[Path]:
         try:
@@ -138,15 +138,11 @@ class Directory:
             return []
         return [self.root / name for name in names if _NAMESPACE.fullmatch(name)]
 
-    def _files(self, pattern: re.Pattern[str], folders: list[Path]) -> Iterator[Stored]:
+    def _walk(self, pattern: re.Pattern[str], folders: list[Path]) -> Iterator[Stored]:
         for folder in folders:
             # Other processes may remove a folder or a file while this goes on.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                for file in os.scandir(folder):
-                    if pattern.fullmatch(file.name) and not file.is_dir(follow_symlinks=False):
-                        with contextlib.suppress(FileNotFoundError):
-                            status = file.stat(follow_symlinks=False)
-                            yield Stored(Path(file.path), status.st_size, status.st_mtime)
+                yield from _files(folder, pattern)
 
     def header(self, stored: Stored) -> Header:
         """The header of an entry's file, unchecked but for its form."""
@@ -220,6 +216,15 @@ class Directory:
                 folder.rmdir()
 
 
+def _files(folder: Path, pattern: re.Pattern[str]) -> Iterator[Stored]:
+    with os.scandir(folder) as files:
+        for file in files:
+            if pattern.fullmatch(file.name) and not file.is_dir(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    status = file.stat(follow_symlinks=False)
+                    yield Stored(Path(file.path), status.st_size, status.st_mtime)
+
+
 def _read(path: Path, identity: bytes) -> Entry | None:
     try:
         with trust.open_file(path) as file:
@@ -236,5 +241,5 @@ def _renewed(stored: Stored, now: float) -> bool:
     if stored.used <= now:
         return False
     with contextlib.suppress(OSError):
-        os.utime(stored.path, (now, now))
+        os.utime(stored.path, (now, now), follow_symlinks=False)
     return True

@@ -26,12 +26,10 @@ def _why_missing_from(directory: Directory, namespace: Namespace) -> str:
         return f"{directory.root} has no entries"
     if namespace.name in found:
         return f"{directory.root} has other programs for this target, but not this one"
-    nearest = min(
-        (differences(facts, namespace.facts) for facts in found.values()),
-        key=len,
-    )
-    return f"{directory.root} has programs for other targets only; the nearest differs in " + (
-        ", ".join(nearest)
+    nearest = min((differences(facts, namespace.facts) for facts in found.values()), key=len)
+    return (
+        f"{directory.root} has programs of other versions or targets only; the nearest differs in "
+        + ", ".join(nearest)
     )
 
 

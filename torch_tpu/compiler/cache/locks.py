@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LONGEST_WAIT = 600.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 
 
 @contextlib.contextmanager

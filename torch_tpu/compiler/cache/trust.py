@@ -51,9 +51,8 @@ def open_file(path: Path) -> BinaryIO:
 
 def _check(path: Path, status: os.stat_result, writable_by: int) -> None:
     if status.st_uid not in (os.geteuid(), 0):
-        raise Untrusted(
-            f"{path} belongs to {_user(status.st_uid)}, not to {_user(os.geteuid())} or root"
-        )
+        trusted = " or ".join({_user(os.geteuid()): 0, "root": 0})
+        raise Untrusted(f"{path} belongs to {_user(status.st_uid)}, not to {trusted}")
     if status.st_mode & writable_by:
         raise Untrusted(f"{path} can be written by other users (mode {status.st_mode & 0o777:o})")
 
