@@ -98,6 +98,20 @@ def test_a_child_forked_by_the_holder_does_not_keep_the_lock(tmp_path):
         os.waitpid(child, 0)
 
 
+def test_a_lock_on_a_file_that_its_last_holder_removed_does_not_count(tmp_path, monkeypatch):
+    real, calls = fcntl.flock, []
+
+    def flock(descriptor, operation):
+        real(descriptor, operation)
+        calls.append(descriptor)
+        if len(calls) == 1:
+            (tmp_path / "lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locks.holding(tmp_path / "lock") as held:
+        assert held and len(calls) == 2 and (tmp_path / "lock").exists()
+
+
 @pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
 def test_a_file_system_without_locks_means_no_lock(tmp_path, monkeypatch, error):
     def fail(*_):

@@ -62,9 +62,7 @@ def _try(path: Path) -> int | None:
 
 
 def _release(path: Path, descriptor: int) -> None:
+    # Closing alone would not do: a process forked meanwhile shares the descriptor and the lock.
     with contextlib.suppress(OSError):
         os.unlink(path)
-    with contextlib.suppress(OSError):
-        # A process forked meanwhile shares the descriptor: closing ours would not unlock it.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
