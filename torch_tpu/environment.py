@@ -1,6 +1,7 @@
 """Every TORCH_TPU_* environment variable: its type, default and meaning, in one table."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ class Kind:
 
     parse: Callable[[str], Any]
     expected: str
+    show: Callable[[Any], str] = str
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,31 @@ def _parse_count(text: str) -> int:
     return number
 
 
+def parse_size(text: str) -> int:
+    """Bytes, from "5GB", "500 MB", "2GiB" or "123"; ValueError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?", text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size: expected {SIZES}")
+    number, unit, binary = match.groups()
+    power = "kmgt".index(unit) + 1 if unit else 0
+    return round(float(number) * (1024 if binary else 1000) ** power)
+
+
+def format_size(number: float) -> str:
+    """A size as people write it: 1.2 GB."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def _parse_directory(text: str) -> str:
+    if "://" in text:
+        raise ValueError(text)
+    return text
+
+
 def choice(*words: str) -> Kind:
     def parse(text: str) -> str:
         if text.lower() not in words:
@@ -64,10 +91,13 @@ def choice(*words: str) -> Kind:
     return Kind(parse, f"one of {', '.join(words)}")
 
 
+SIZES = "a size, such as 5GB, 500MB or a number of bytes"
 FLAG = Kind(_parse_flag, "0 or 1")
 COUNT = Kind(_parse_count, "a whole number from 1 on")
 TEXT = Kind(str, "a text")
 PATH = Kind(lambda text: text, "the path of a file")
+SIZE = Kind(parse_size, SIZES, format_size)
+DIRECTORY = Kind(_parse_directory, "the path of a directory (mount an object store's bucket)")
 
 _TABLE = (
     Variable(
@@ -114,6 +144,39 @@ _TABLE = (
         "Another name for TORCH_TPU_DEFER_AND_FUSE.",
     ),
     Variable(
+        "TORCH_TPU_CACHE",
+        choice("rw", "ro", "off", "require"),
+        "rw",
+        "What is done with compiled programs on disk: read and write, read only, nothing, or read "
+        "and raise where one is missing. See compile-cache.md.",
+    ),
+    Variable(
+        "TORCH_TPU_CACHE_DIR",
+        DIRECTORY,
+        None,
+        "Where this host keeps compiled programs; a folder `torch_tpu` in the user's cache "
+        "directory (`$XDG_CACHE_HOME` or `~/.cache`) when nothing is set.",
+    ),
+    Variable(
+        "TORCH_TPU_CACHE_SIZE",
+        SIZE,
+        10_000_000_000,
+        "How large that directory may get; programs that were used longest ago go first.",
+    ),
+    Variable(
+        "TORCH_TPU_SHARED_CACHE_DIR",
+        DIRECTORY,
+        None,
+        "A directory of compiled programs that several hosts share: read before compiling, written "
+        "after.",
+    ),
+    Variable(
+        "XLA_PERSISTENT_CACHE_PATH",
+        DIRECTORY,
+        None,
+        "Another name for TORCH_TPU_SHARED_CACHE_DIR, which wins.",
+    ),
+    Variable(
         "TORCH_TPU_FALLBACK",
         choice("warn", "allow", "error"),
         "warn",
@@ -155,7 +218,7 @@ def page() -> str:
         if variable.default in (None, ""):
             return ""
         value = variable.default
-        return f"`{int(value) if isinstance(value, bool) else value}`"
+        return f"`{int(value) if isinstance(value, bool) else variable.kind.show(value)}`"
 
     rows = [
         f"| `{variable.name}` | {variable.kind.expected} | {default(variable)} | "

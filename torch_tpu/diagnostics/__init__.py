@@ -4,12 +4,19 @@ from torch_tpu import _C
 from torch_tpu.diagnostics import fallback
 from torch_tpu.diagnostics.fallback import fallback_policy, fallbacks
 
-__all__ = ["counters", "fallback_policy", "fallbacks", "reset_counters"]
+__all__ = ["cache_statistics", "counters", "fallback_policy", "fallbacks", "reset_counters"]
 
 
 def counters() -> dict[str, int]:
     """Ops, executions, lowerings, compiles, cache hits, fallbacks and host syncs, by name."""
     return _C.counters()
+
+
+def cache_statistics() -> dict[str, int]:
+    """The compile cache: entries and bytes on disk; hits, misses, writes and rejected entries."""
+    from torch_tpu.compiler import cache
+
+    return cache.statistics()
 
 
 def reset_counters() -> None:
