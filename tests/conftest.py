@@ -6,6 +6,8 @@ import sys
 
 # Read when the device is first used, so that tests of several devices have them.
 os.environ.setdefault("TORCH_TPU_CPU_DEVICES", "2")
+# Not the user's own cache; the workers of one run share what they compile.
+os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache"))
 
 import pytest
 import torch
@@ -24,6 +26,7 @@ def run_python():
 
     def run(code, *, error=False, quiet=True, **environment):
         inherited = {key: value for key, value in os.environ.items() if "TORCH_TPU" not in key}
+        inherited["TORCH_TPU_CACHE_DIR"] = os.environ["TORCH_TPU_CACHE_DIR"]
         inherited |= {"OMP_NUM_THREADS": "1", **environment}
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -10,7 +10,10 @@ import warnings
 
 from torch_tpu.compiler import store
 from torch_tpu.compiler.node import Node, Plan, Program
+from torch_tpu.compiler.store import must_not_compile
 from torch_tpu.compiler.trace import Trace
+
+__all__ = ["describe", "must_not_compile", "plan", "program", "stored_program"]
 
 
 def describe(op: str) -> list[bool] | None:
@@ -47,11 +50,6 @@ def _building():
     from torch_tpu.compiler import building
 
     return building
-
-
-def must_not_compile() -> bool:
-    """Whether a program that the cache lacks is an error."""
-    return False
 
 
 def report_failed_fusion(trace: Trace, reason: str) -> None:
