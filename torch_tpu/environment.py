@@ -144,6 +144,20 @@ _TABLE = (
         "Another name for TORCH_TPU_DEFER_AND_FUSE.",
     ),
     Variable(
+        "TORCH_TPU_ASYNC_COMPILE",
+        FLAG,
+        True,
+        "0 makes fused mode wait for each new program instead of running its ops one by one while "
+        "it compiles.",
+    ),
+    Variable(
+        "TORCH_TPU_MAX_PROGRAMS",
+        COUNT,
+        4096,
+        "How many compiled programs a process keeps in memory; the one that ran longest ago goes "
+        "first.",
+    ),
+    Variable(
         "TORCH_TPU_CACHE",
         choice("rw", "ro", "off", "require"),
         "rw",

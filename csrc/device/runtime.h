@@ -121,5 +121,8 @@ class Runtime {
 
 // Raises the Python exception that a check names (IndexError, RuntimeError ...).
 [[noreturn]] void raise_check(const Check& check, const Site& site);
+// Raises it with a note that names the line; without one, the exceptions are c10's.
+using CheckRaiser = void (*)(const Check&, const Site&);
+void set_check_raiser(CheckRaiser raiser);
 
 }  // namespace torch_tpu

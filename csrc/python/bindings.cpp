@@ -11,6 +11,7 @@
 #include "eager/fusion.h"
 #include "eager/recorder.h"
 #include "python/compiler.h"
+#include "python/errors.h"
 
 namespace py = pybind11;
 
@@ -35,6 +36,7 @@ void bind_runtime(py::module_& module) {
     register_kernels();
     set_compiler(python_compiler());
     register_fusion();
+    register_errors();
   });
   module.def("set_runtime", [](py::function resolve) {
     // Leaked on purpose: it is called until the process ends, without knowing of the interpreter.

@@ -119,6 +119,8 @@ def environment_mode() -> EagerMode | None:
 
 def apply_environment() -> None:
     """Starts in what the environment asks for; what Python sets later wins."""
+    _C.set_async_compile(environment.read("TORCH_TPU_ASYNC_COMPILE"))
+    _C.set_max_programs(environment.read("TORCH_TPU_MAX_PROGRAMS"))
     mode = environment_mode()
     if mode is not None:
         set_eager_mode(mode)
