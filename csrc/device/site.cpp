@@ -28,6 +28,17 @@ bool is_library(std::string_view file) {
   return false;
 }
 
+// PyTorch's bindings call ops without the GIL.
+class Gil {
+ public:
+  Gil() : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 }  // namespace
 
 std::string Site::text() const {
@@ -35,7 +46,8 @@ std::string Site::text() const {
 }
 
 Site current_site() {
-  if (!Py_IsInitialized() || !PyGILState_Check()) return {};
+  if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return {};
+  const Gil gil;
   PyFrameObject* frame = PyEval_GetFrame();
   if (frame == nullptr) return {};
   Py_INCREF(frame);

@@ -14,7 +14,8 @@ struct Site {
   std::string text() const;
 };
 
-// The innermost Python line of this thread that is not PyTorch's or this package's own.
+// The innermost Python line of this thread that is not PyTorch's or this package's own. Takes the
+// GIL.
 Site current_site();
 // Folders whose lines are not the user's.
 void set_library_folders(std::vector<std::string> folders);
