@@ -79,6 +79,7 @@ const Plan& Recorder::bucket_for(const Plan& plan, const Call& call, int64_t len
 }
 
 void Recorder::run(torch::jit::Stack& stack) {
+  if (op_.check_numbers) op_.check_numbers(torch::jit::last(stack, op_.arguments.size()));
   counters().ops.add(1);
   if (!op_.described.load(std::memory_order_acquire)) [[unlikely]] {
     ReleaseGil no_gil;
