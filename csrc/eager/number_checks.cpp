@@ -88,6 +88,8 @@ void check_cauchy_(Arguments arguments) {
   distributions::cauchy_impl_<NoKernel, NoGenerator>(self, 0, arguments[2].toDouble(), {});
 }
 
+// Only those that write a number to a tensor are looked at, not those that scale by one (alpha,
+// beta): these run too often for what would be found.
 // ATen's kernels convert a number to the dtype they write; one that the dtype can't hold is
 // refused.
 void check_fits(const c10::IValue& number, c10::ScalarType dtype) {
@@ -197,6 +199,14 @@ void check_threshold(Arguments arguments) {
   check_fits(arguments[2], dtype);
 }
 
+void check_fake_quantize(Arguments arguments) {
+  const int64_t zero_point = arguments[2].toInt();
+  const int64_t least = arguments[3].toInt(), most = arguments[4].toInt();
+  if (least > most) return;  // part of the key: PyTorch's own refusal comes with the metadata
+  TORCH_CHECK(zero_point >= least && zero_point <= most,
+              "`zero_point` must be between `quant_min` and `quant_max`.");
+}
+
 void check_renorm(Arguments arguments) {
   const double limit = arguments[3].toScalar().toDouble();
   TORCH_CHECK(limit >= 0.0, "renorm: expected maxnorm to be >= 0 but got ", limit);
@@ -247,6 +257,7 @@ const std::unordered_map<std::string_view, NumberCheck>& checks() {
       {"aten::huber_loss", check_huber_loss},
       {"aten::leaky_relu_backward", check_leaky_relu_backward},
       {"aten::elu_backward", check_elu_backward},
+      {"aten::fake_quantize_per_tensor_affine_cachemask", check_fake_quantize},
       {"aten::renorm", check_renorm},
       {"aten::renorm_", check_renorm},
   };

@@ -80,6 +80,11 @@ PARAMETERS = {
     "softshrink": (lambda d, n: F.softshrink(ones(d), n), 0.5, [-1, float("nan")]),
     "softshrink of half": (lambda d, n: F.softshrink(ones(d, torch.half), n), 0.5, [1e6]),
     "histc": (lambda d, n: torch.histc(ones(d), 4, n, 3), 1, [4, float("inf"), float("nan")]),
+    "fake_quantize": (
+        lambda d, n: torch.fake_quantize_per_tensor_affine(ones(d), 0.1, n, 0, 255),
+        3,
+        [300, -1],
+    ),
     "renorm": (lambda d, n: torch.renorm(ones(d), 2, 0, n), 1.0, [-1]),
     "leaky_relu_backward": (
         lambda d, n: torch.ops.aten.leaky_relu_backward(ones(d), ones(d), n, True),
