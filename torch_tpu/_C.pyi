@@ -57,7 +57,7 @@ def fallbacks() -> dict[str, int]:
     """How often each op ran on the CPU, by overload name."""
 
 def set_fallback_policy(policy: str) -> None:
-    """"warn", "allow" or "error"."""
+    """One of "warn", "allow" and "error"."""
 
 # -- programs ----------------------------------------------------------------------------------
 class Executable:

@@ -77,7 +77,18 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   storage.set_nbytes(bytes);
 }
 
+void check_usable(const c10::TensorImpl& tensor) {
+  TORCH_CHECK(
+      tensor.has_storage() && tensor.unsafe_storage().device_type() == c10::DeviceType::PrivateUse1,
+      "torch_tpu: got a tensor that says it is on ", tensor.device(),
+      " but has no storage there (a fake or meta tensor reached a device kernel)");
+  TORCH_CHECK(tensor.unsafe_storage().nbytes() != 0 || tensor.numel() == 0,
+              "The tensor has a non-zero number of elements, but its data is not allocated yet: "
+              "its storage was resized to nothing");
+}
+
 at::Tensor to_host(const at::Tensor& tensor) {
+  check_usable(*tensor.unsafeGetTensorImpl());
   const Ordinal ordinal = tensor.device().index();
   ValuePtr value = cell_of(tensor).load();
   at::Tensor host;

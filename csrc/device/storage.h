@@ -21,6 +21,10 @@ inline Cell& cell_of(const at::Tensor& tensor) {
   return Cell::of(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
+// Refuses a tensor whose values can't be read: one without a storage on its device, and one whose
+// storage was resized to nothing.
+void check_usable(const c10::TensorImpl& tensor);
+
 // Waits for a tpu tensor's values: a dense row-major CPU tensor. Raises failed checks.
 at::Tensor to_host(const at::Tensor& tensor);
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "device/device.h"
+#include "device/storage.h"
 
 namespace torch_tpu {
 
@@ -67,16 +68,6 @@ bool sees_all(const c10::TensorImpl& tensor, const Slot& slot) {
          c10::typeMetaToScalarType(tensor.dtype()) == slot.dtype &&
          !tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
                                    c10::DispatchKeySet(c10::DispatchKey::Negative));
-}
-
-void check_usable(const c10::TensorImpl& tensor) {
-  TORCH_CHECK(
-      tensor.has_storage() && tensor.unsafe_storage().device_type() == c10::DeviceType::PrivateUse1,
-      "torch_tpu: got a tensor that says it is on ", tensor.device(),
-      " but has no storage there (a fake or meta tensor reached a device kernel)");
-  TORCH_CHECK(tensor.unsafe_storage().nbytes() != 0 || tensor.numel() == 0,
-              "The tensor has a non-zero number of elements, but its data is not allocated yet: "
-              "its storage was resized to nothing");
 }
 
 }  // namespace

@@ -40,7 +40,9 @@ Meaning meaning_of(const c10::Type& type) {
 }  // namespace
 
 Op::Op(const c10::OperatorHandle& handle)
-    : handle(handle), name(full_name(handle.operator_name())) {
+    : handle(handle),
+      name(full_name(handle.operator_name())),
+      check_numbers(number_check_of(name)) {
   for (const c10::Argument& each : handle.schema().arguments()) {
     c10::TypePtr type = element_type_of(each.type());
     Argument argument;

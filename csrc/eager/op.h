@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "eager/number_checks.h"
+
 namespace torch_tpu {
 
 // What the integers of an argument stand for.
@@ -17,14 +19,15 @@ struct Argument {
   bool written = false;  // the schema says so
   Meaning meaning = Meaning::kPlain;
   bool runtime = false;  // numbers for it are program inputs; known once the op is described
-  bool index = false;  // index tensors may be on the CPU, as on CUDA
+  bool index = false;    // index tensors may be on the CPU, as on CUDA
 };
 
 struct Op {
   explicit Op(const c10::OperatorHandle& handle);
 
   const c10::OperatorHandle handle;
-  const std::string name;  // "aten::add.Tensor"
+  const std::string name;           // "aten::add.Tensor"
+  const NumberCheck check_numbers;  // null where the op takes every number
   std::vector<Argument> arguments;
   int generator = -1;  // which argument is the Generator
   bool random = false;

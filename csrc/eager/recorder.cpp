@@ -78,6 +78,7 @@ void Recorder::describe() {
 }
 
 void Recorder::run(torch::jit::Stack& stack) {
+  if (op_.check_numbers) op_.check_numbers(torch::jit::last(stack, op_.arguments.size()));
   counters().ops.add(1);
   if (!op_.described.load(std::memory_order_acquire)) [[unlikely]]
     describe();

@@ -55,8 +55,8 @@ std::string field(int number, const std::string& message) {
 
 }  // namespace
 
-std::string compile_options(int ordinal) {
-  const auto id = static_cast<uint64_t>(ordinal);
+std::string compile_options(int device_id) {
+  const auto id = static_cast<uint64_t>(device_id);
   // DeviceAssignmentProto: one replica of one computation, on the device with this id.
   const std::string assignment =
       field(1, 1) + field(2, 1) + field(3, field(1, varint(id)));  // device ids are packed

@@ -118,8 +118,8 @@ class Executable {
   void execute(std::span<PJRT_Buffer* const> arguments, PJRT_Buffer** outputs,
                Event* done = nullptr) const;
   std::string serialize() const;
-  std::string optimized_program()
-      const;  // HLO text or proto as the plugin gives it; "" if it can't
+  // HLO text or proto as the plugin gives it; "" if it can't.
+  std::string optimized_program() const;
 
  private:
   std::shared_ptr<Plugin> plugin_;

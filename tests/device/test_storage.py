@@ -95,6 +95,31 @@ def test_a_storage_is_freed_and_filled_again():
     assert view.tolist() == [2, 2]
 
 
+READS = {
+    "cpu": lambda x: x.cpu(),
+    "item": lambda x: x.item(),
+    "tolist": lambda x: x.tolist(),
+    "print": repr,
+    "numpy": lambda x: x.numpy(force=True),
+    "copy_": lambda x: torch.zeros(1).copy_(x),
+    "to another device": lambda x: x.to("tpu:1"),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_freed_storage_is_not_read(name):
+    x = torch.ones(1, device="tpu")
+    x.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="its data is not allocated yet"):
+        READS[name](x)
+
+
+def test_a_tensor_of_no_elements_is_read_from_a_freed_storage():
+    x = torch.ones(0, 2, device="tpu")
+    x.untyped_storage().resize_(0)
+    assert x.cpu().shape == (0, 2)
+
+
 def test_set_():
     x, y = matrix().to("tpu"), torch.ones(1, device="tpu")
     y.set_(x.untyped_storage(), 1, (2, 2), (4, 1))

@@ -23,6 +23,8 @@ def poisson(self, *, generator):
 def binomial(count, prob, *, generator):
     count, prob = reductions.to_opmath(count), reductions.to_opmath(prob)
     shape = jnp.broadcast_shapes(count.shape, prob.shape)
+    # As PyTorch takes them. Outside these ranges, and at -0, the sampler would reject for ever.
+    count, prob = jnp.maximum(count, 0), jnp.abs(jnp.clip(prob, 0, 1))
     return jax.random.binomial(generator, count, prob, shape, dtype=count.dtype)
 
 

@@ -143,6 +143,8 @@ def normal_functional(self, mean=0.0, std=1.0, *, generator):
 
 @lowering(aten.normal.Tensor_float, aten.normal.float_Tensor, aten.normal.Tensor_Tensor)
 def normal(mean, std=1.0, *, generator):
+    if not std.weak_type:  # a number was looked at by the call
+        check(std >= 0, "normal expects all elements of std >= 0.0", RuntimeError)
     shape = jnp.broadcast_shapes(jnp.shape(mean), jnp.shape(std))
     dtype = mean.dtype if not mean.weak_type else std.dtype
     unit = unit_normal(generator, shape, dtype)
@@ -180,8 +182,15 @@ def bernoulli_p(self, p, *, generator):
     return keep_mask(generator, self.shape, p).astype(self.dtype)
 
 
+_IMPOSSIBLE = (
+    "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be "
+    "improved?  If so, please report an enhancement request to PyTorch.)"
+)
+
+
 @lowering(aten.bernoulli.Tensor)
 def bernoulli_tensor(self, p, *, generator):
+    check((p >= 0) & (p <= 1), _IMPOSSIBLE, RuntimeError)
     dtype = p.dtype if jnp.issubdtype(p.dtype, jnp.floating) else jnp.float32
     unit = unit_uniform(generator, self.shape, _compute_dtype(dtype))
     return (unit < jnp.broadcast_to(p, self.shape)).astype(self.dtype)
