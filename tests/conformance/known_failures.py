@@ -8,6 +8,11 @@ ROW_MAJOR = "lengths that values decide come row-major, PyTorch's are column-maj
 NO_HALF_COMPLEX = "XLA has no complex type of half precision"
 NO_SPARSE = "no sparse layouts on tpu"
 TIES = "which of equal elements comes first is not defined"
+KEEPS_OUT = "an out= with as many elements keeps its shape on the CPU, other than its result's"
+HOST_STRIDES = "it runs on the CPU, and its out= comes back row-major"
+META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kernel column-major"
+CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
+UNKNOWN_LENGTH = "out= of a length that values decide is not written"
 ZERO_STAND_INS = "the metadata's stand-ins for integers are zeros, by which the CPU kernel divides"
 
 FUNCTIONAL = {
@@ -46,6 +51,24 @@ BY_VARIANT = {
     "noncontiguous": {
         "as_strided_scatter": "it writes outside the view that the rule is given",
         "nn.functional.embedding_bag": "what the CPU fills depends on the weight's strides",
+    },
+    "out": {
+        "cumsum": "PyTorch adds in the dtype of out=, which no rule sees",
+        "linalg.ldl_factor": HOST_STRIDES,
+        "linalg.ldl_factor_ex": HOST_STRIDES,
+        "linalg.ldl_solve": HOST_STRIDES,
+        "linalg.lu_solve": META_STRIDES,
+        "linspace": KEEPS_OUT,
+        "linspace.tensor_overload": KEEPS_OUT,
+        "logspace": KEEPS_OUT,
+        "logspace.tensor_overload": KEEPS_OUT,
+        "lu_solve": META_STRIDES,
+        "masked_select": UNKNOWN_LENGTH,
+        "mode": "PyTorch composes it and refuses other devices than its own",
+        "multinomial": "the meta kernel that is asked lets an out= of another dtype pass",
+        "narrow_copy": CPU_IGNORES_STRIDES,
+        "nn.functional.avg_pool3d": CPU_IGNORES_STRIDES,
+        "nonzero": UNKNOWN_LENGTH,
     },
 }
 
