@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering.normalization import affine, asked_for
+from torch_tpu.lowering.normalization import affine, asked_for, moments
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
 
@@ -27,14 +27,6 @@ def _along_channels(channels, ndim):
 def _elements(input):
     """How many elements a channel has."""
     return math.prod(input.shape[axis] for axis in _all_but_channels(input))
-
-
-def _moments(input):
-    """Each channel's mean and biased variance, that of the deviations, as PyTorch's."""
-    axes = _all_but_channels(input)
-    mean = jnp.sum(input, axis=axes) / _elements(input)
-    deviations = input - _along_channels(mean, input.ndim)
-    return mean, jnp.sum(jnp.square(deviations), axis=axes) / _elements(input)
 
 
 def _factor(rstd, weight):
@@ -59,7 +51,7 @@ def _moved(running, statistic, momentum):
 
 def _statistics(input, running_mean, running_var, momentum):
     """Mean and biased variance of a batch, and the running ones after it (unbiased variance)."""
-    mean, variance = _moments(input)
+    mean, variance = moments(input, _all_but_channels(input))
     count = jnp.asarray(_elements(input), input.dtype)
     unbiased = variance * (count / (count - 1))
     moved = (_moved(running_mean, mean, momentum), _moved(running_var, unbiased, momentum))
@@ -189,7 +181,7 @@ def batch_norm_backward(
 @lowering(aten.batch_norm_stats.default, static=("eps",))
 def batch_norm_stats(input, eps):
     (input,) = promote(input)
-    mean, variance = _moments(input)
+    mean, variance = moments(input, _all_but_channels(input))
     return mean, lax.rsqrt(variance + eps)
 
 

@@ -17,12 +17,13 @@ def _count(input, axes):
     return math.prod(input.shape[axis] for axis in axes)
 
 
-def _moments(input, axes):
-    """Mean and biased variance over trailing axes, kept. The variance is that of the deviations,
-    as PyTorch's: the difference of two large squares would lose it."""
+def moments(input, axes, keepdims=False):
+    """Mean and biased variance. The variance is that of the deviations, as PyTorch's: the
+    difference of two large squares would lose it."""
     count = _count(input, axes)
-    mean = sum_along(input, axes) / count
-    return mean, sum_along(jnp.square(input - mean), axes) / count
+    mean = jnp.sum(input, axis=axes, keepdims=True) / count
+    variance = jnp.sum(jnp.square(input - mean), axis=axes, keepdims=keepdims) / count
+    return mean if keepdims else mean.reshape(variance.shape), variance
 
 
 def affine(normalised, weight, bias):
@@ -60,7 +61,7 @@ def _trailing_dims(input, normalized_shape):
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
     _, axes = _trailing_dims(input, normalized_shape)
     input, weight, bias = promote(input, weight, bias)
-    mean, variance = _moments(input, axes)
+    mean, variance = moments(input, axes, keepdims=True)
     rstd = lax.rsqrt(variance + eps)
     return affine((input - mean) * rstd, weight, bias), mean, rstd
 
@@ -131,7 +132,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     shape = input.shape
     input, weight, bias = promote(input, weight, bias)
     grouped = _grouped(input, N, C, HxW, group)
-    mean, variance = _moments(grouped, (2, 3))
+    mean, variance = moments(grouped, (2, 3), keepdims=True)
     rstd = lax.rsqrt(variance + eps)
     scaled = affine((grouped - mean) * rstd, _by_group(weight, group), _by_group(bias, group))
     return scaled.reshape(shape), mean.reshape(N, group), rstd.reshape(N, group)
