@@ -119,7 +119,7 @@ void Fusion::follow() {
   const auto& words = trace_.signature;
   if (words.size() > followed_->node_words ||
       !std::equal(words.begin() + first, words.end(), followed_->signature.begin() + first)) {
-    followed_ = nullptr;
+    left_ = std::exchange(followed_, nullptr);
   }
 }
 
@@ -152,6 +152,7 @@ void Fusion::run(FlushReason reason) {
     }
   } catch (const std::exception& error) {
     previous_ = followed_ = nullptr;
+    left_ = nullptr;
     for (const ValuePtr& output : flushing_.outputs) {
       if (output && output->pending()) output->fail(error.what());
     }
@@ -174,6 +175,7 @@ Fused& Fusion::seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, F
   append_places(signature, donated);
   Fused* fused = followed_;
   if (fused == nullptr || fused->signature != signature) {
+    if (fused != nullptr) left_ = fused;
     auto found = fused_.find(bytes_of(signature));
     fused = found != fused_.end() ? found->second.get() : &remember(node_words, told);
     if (fused->live.empty() && fused->sightings == 0) {
@@ -182,6 +184,7 @@ Fused& Fusion::seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, F
     }
   }
   signature.resize(node_words);
+  left_ = nullptr;
   if (previous_ != nullptr) previous_->next = fused;
   previous_ = fused;
   followed_ = fused->next;
@@ -204,20 +207,26 @@ Fused& Fusion::remember(size_t node_words, FlushReport& told) {
     }
   }
   Structure& structure = structures_[made->structure];
-  if (explaining() && structure.latest != nullptr) {
-    const auto& before = structure.latest->plans;
-    for (size_t i = 0; i < made->plans.size(); ++i) {
-      if (made->plans[i] == before[i]) continue;
-      told.difference = i;
-      told.now = made->plans[i];
-      told.before = before[i];
-      break;
-    }
-  }
+  if (explaining()) [[unlikely]]
+    tell_difference(*made, structure.latest != nullptr ? structure.latest : left_, told);
   structure.latest = made.get();
   Fused& fused = *made;
   fused_.emplace(bytes_of(fused.signature), std::move(made));
   return fused;
+}
+
+// The first op that a trace doesn't share with the nearest one before.
+void Fusion::tell_difference(const Fused& made, const Fused* nearest, FlushReport& told) {
+  if (nearest == nullptr) return;
+  told.compared = true;
+  const auto [now, before] = std::ranges::mismatch(made.plans, nearest->plans);
+  if (now == made.plans.end() && before == nearest->plans.end()) return;
+  told.difference = now - made.plans.begin();
+  if (now != made.plans.end()) {
+    told.now = *now;
+    told.op_site = made.sites[told.difference];
+  }
+  if (before != nearest->plans.end()) told.before = *before;
 }
 
 // Whether the trace's program can run now. Otherwise its ops run one by one, and a program is on
@@ -225,20 +234,18 @@ Fused& Fusion::remember(size_t node_words, FlushReport& told) {
 bool Fusion::prepare(Fused& fused, FlushReport& told) {
   if (fused.state == Fused::State::kReady) {
     if (fused.program->loaded()) {
-      if (fused.runs++ == 0) structures_[fused.structure].unproven -= 1;
+      if (std::exchange(fused.unproven, false)) structures_[fused.structure].unproven -= 1;
       told.outcome = Outcome::kHit;
       counters().memory_hits.add(1);
       return true;
     }
     fused.state = Fused::State::kSeen;
-    structures_[fused.structure].unproven = 0;
     fused.sightings = 0;
-    fused.runs = 0;
   }
   told.outcome = Outcome::kInPieces;
+  if (fused.state == Fused::State::kCompiling) told.outcome = Outcome::kWaiting;
   if (fused.state != Fused::State::kSeen || fused.plans.size() == 1) return false;
   fused.sightings += 1;
-  uint32_t& unproven = structures_[fused.structure].unproven;
   const ProgramSource source = flushing_.source(fused.live, fused.donated);
   CompileTurn turn;
   if (fused.sightings == 1) {
@@ -248,8 +255,13 @@ bool Fusion::prepare(Fused& fused, FlushReport& told) {
       return true;
     }
   }
-  if (unproven >= kUnprovenPrograms && fused.sightings == 1) return false;
-  unproven += 1;
+  Structure& structure = structures_[fused.structure];
+  if (structure.unproven >= kUnprovenPrograms && fused.sightings == 1) {
+    told.outcome = Outcome::kChurning;
+    return false;
+  }
+  structure.unproven += 1;
+  fused.unproven = true;
   const bool pieces_exist = std::ranges::all_of(
       fused.plans, [](const Plan* plan) { return plan->programs.any() != nullptr; });
   if (async_compile && pieces_exist) {
@@ -288,6 +300,7 @@ void Fusion::run_whole(Fused& fused) {
   Outputs outputs = fused.program->launch({inputs.data(), inputs.size()},
                                           {flushing_.ints, flushing_.floats, flushing_.random},
                                           flushing_.ordinal, fused.plans.back()->op->name.c_str());
+  for (uint32_t input : fused.donated) flushing_.inputs[input].reset();
   const PJRT_Api* api = Runtime::get().client().plugin()->api();
   size_t place = 0;
   for (uint32_t live : fused.live) {
@@ -304,9 +317,13 @@ void Fusion::forget_unused() {
   std::erase_if(fused_, [](const auto& entry) {
     return entry.second->state == Fused::State::kSeen;
   });
-  for (auto& [signature, fused] : fused_) fused->next = nullptr;
+  for (auto& [signature, fused] : fused_) {
+    fused->next = nullptr;
+    fused->unproven = false;
+  }
   structures_.clear();
   previous_ = followed_ = nullptr;
+  left_ = nullptr;
 }
 
 void register_fusion() {

@@ -25,7 +25,7 @@ struct Fused {
   ProgramPtr program;
   uint64_t structure = 0;  // of the ops without their shapes
   uint32_t sightings = 0;
-  uint32_t runs = 0;
+  bool unproven = false;  // compiled, and never came again
   Fused* next = nullptr;  // what followed it last time
 };
 
@@ -57,6 +57,7 @@ class Fusion {
   void follow();
   Fused& seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, FlushReport& told);
   Fused& remember(size_t node_words, FlushReport& told);
+  static void tell_difference(const Fused& made, const Fused* nearest, FlushReport& told);
   bool prepare(Fused& fused, FlushReport& told);
   static void adopt(Fused& fused, ProgramPtr program);
   void run_whole(Fused& fused);
@@ -77,7 +78,8 @@ class Fusion {
   };
   std::unordered_map<uint64_t, Structure> structures_;
   Fused* previous_ = nullptr;
-  Fused* followed_ = nullptr;  // what the trace has been like so far
+  Fused* followed_ = nullptr;     // what the trace has been like so far
+  const Fused* left_ = nullptr;   // what it was like until it went another way
 };
 
 // Whether new programs compile on a background thread while their ops run one by one.

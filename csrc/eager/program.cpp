@@ -157,6 +157,7 @@ Outputs Program::launch(std::span<PJRT_Buffer* const> inputs, const Numbers& num
   Outputs outputs(executable->num_outputs());
   pjrt::Event done;
   counters().executions.add(1);
+  MemoryUse::of(ordinal).runs_with(executable->run_bytes());
   try {
     executable->execute({arguments.data(), arguments.size()}, outputs.data(), &done);
   } catch (const pjrt::Error& error) {

@@ -121,7 +121,8 @@ py::list take_flush_reports() {
   for (const FlushReport& report : take_reports()) {
     result.append(py::make_tuple(static_cast<int>(report.reason), static_cast<int>(report.outcome),
                                  report.ops, report.kept, report.bytes, report.site.text(),
-                                 report.difference, record(report.now), record(report.before)));
+                                 report.difference, record(report.now), record(report.before),
+                                 report.compared, report.op_site.text()));
   }
   return result;
 }
