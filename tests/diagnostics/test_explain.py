@@ -119,6 +119,31 @@ def test_what_differs_in_a_number_is_named():
     assert re.fullmatch(r"op 1 \(aten::sum\.dim_IntList.*\): dim: \[0\] -> \[1\]", found)
 
 
+def branches(x, *, other=False, longer=False, keep=False):
+    y = x * 0.5
+    y = y.atan() if other else y.erf()
+    z = y.ceil() if longer else y
+    z.cpu()
+    return z if keep else None
+
+
+def test_another_op_and_another_end_are_told_with_the_line():
+    x = torch.ones(3, 11, device="tpu")
+    explained(branches, x)
+    explained(branches, x)  # so that it is known what follows it
+    (other,) = explained(lambda: branches(x, other=True)).flushes
+    found = re.fullmatch(r"op 2 \(aten::atan, (.*)\), not aten::erf", other.difference)
+    assert "y.atan()" in source_of(found.group(1))
+    explained(branches, x)
+    explained(branches, x)
+    (longer,) = explained(lambda: branches(x, longer=True)).flushes
+
+    found = re.fullmatch(r"goes on with op 3 \(aten::ceil, (.*)\)", longer.difference)
+    assert "y.ceil()" in source_of(found.group(1))
+    (kept,) = explained(lambda: branches(x, keep=True)).flushes
+    assert kept.difference in ("", difference.SAME_CALLS)
+
+
 def test_a_number_that_only_its_value_changes_needs_no_other_program():
     x = torch.ones(32, 8, device="tpu")
     explained(shifted, x, 2.0)
@@ -172,7 +197,8 @@ def test_the_numbers_of_the_extension_have_their_words():
     assert reasons.index("kBackward") == flushes.REASONS.index("end of backward")
     assert reasons.index("kBudget") == flushes.REASONS.index("long trace")
     outcomes = members("csrc/eager/explain.h", "Outcome")
-    assert len(outcomes) <= len(flushes.OUTCOMES)
+    assert len(outcomes) == len(flushes.OUTCOMES)
+    assert outcomes.index("kChurning") == flushes.OUTCOMES.index(flushes.CHURNING)
     assert outcomes.index("kCompiled") == flushes.OUTCOMES.index(flushes.COMPILED)
     assert outcomes.index("kNothing") == flushes.OUTCOMES.index(flushes.NOT_NEEDED)
 
@@ -186,8 +212,8 @@ def test_other_ops_ends_and_equal_calls_have_their_own_words():
     relu, exp = plan("aten::relu"), plan("aten::exp")
     assert difference.between(3, None, None) == difference.SAME_CALLS
     assert difference.between(3, relu, None) == "ends before op 4 (aten::relu)"
-    assert difference.between(3, None, exp, "a.py:7") == "op 4 (aten::exp, a.py:7) is new"
-    assert difference.between(0, relu, exp) == "op 1 (aten::exp): it was aten::relu"
+    assert difference.between(3, None, exp, "a.py:7") == "goes on with op 4 (aten::exp, a.py:7)"
+    assert difference.between(0, relu, exp) == "op 1 (aten::exp), not aten::relu"
 
 
 def test_lists_numbers_and_settings_have_their_own_words():
@@ -212,6 +238,39 @@ def test_lists_numbers_and_settings_have_their_own_words():
     assert difference.between(0, add(whole), add(real)) == called + "type of other: int -> float"
     settings = add(real), add(real, "high")
     assert difference.between(0, *settings) == called + "precision: highest -> high"
+
+
+SHAPES = """
+import torch
+from torch_tpu import _C, diagnostics
+_C.set_async_compile(False)
+torch.tpu.set_eager_mode("fused")
+with diagnostics.explain(quiet=True) as report:
+    for length in LENGTHS:
+        (torch.ones(length).to("tpu") * 2).exp().sum().item()
+print(*(flush.outcome for flush in report.flushes), sep="; ")
+"""
+
+
+@pytest.fixture
+def outcomes(run_python, tmp_path):
+    """How the flushes of a loop over lengths got their programs, in a process of their own."""
+
+    def run(*lengths):
+        code = SHAPES.replace("LENGTHS", str(lengths))
+        return run_python(code, TORCH_TPU_CACHE_DIR=str(tmp_path)).split("; ")
+
+    return run
+
+
+def test_shapes_that_never_come_twice_are_told_from_other_misses(outcomes):
+    expected = [*3 * [flushes.COMPILED], flushes.CHURNING, flushes.COMPILED, flushes.FOUND]
+    assert outcomes(4, 5, 6, 7, 7, 7) == expected
+
+
+def test_programs_from_disk_leave_room_for_new_shapes(outcomes):
+    assert outcomes(8, 8) == [flushes.COMPILED, flushes.FOUND]
+    assert outcomes(8, 8, 9) == [flushes.LOADED, flushes.FOUND, flushes.COMPILED]
 
 
 SCRIPT = """

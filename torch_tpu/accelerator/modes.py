@@ -29,7 +29,7 @@ class _Word(enum.Enum):
 
 
 class EagerMode(_Word):
-    """When ops run. All three give the same numbers."""
+    """When ops run. All three give the same numbers, up to the rounding within fused programs."""
 
     DEFER_NEVER = "strict"
     DEFER_AND_FUSE = "fused"

@@ -19,9 +19,9 @@ def between(place: int, before: Plan | None, now: Plan | None, site: str = "") -
         return SAME_CALLS if before is None else f"ends before op {place + 1} ({before.node.op})"
     called = f"op {place + 1} ({', '.join(filter(None, (now.node.op, site)))})"
     if before is None:
-        return f"{called} is new"
+        return f"goes on with {called}"
     if before.node.op != now.node.op:
-        return f"{called}: it was {before.node.op}"
+        return f"{called}, not {before.node.op}"
     return f"{called}: {next(_in_plans(before, now), 'a setting outside its arguments')}"
 
 

@@ -107,7 +107,7 @@ def _table(all_flushes: list[Flush]) -> list[str]:
     for flush, row in zip(shown, rows, strict=True):
         lines.append(_line(row, widths))
         if flush.difference:
-            lines.append(" " * (widths[0] + 2) + f"new: {flush.difference}")
+            lines.append(" " * (widths[0] + 2) + f"new: {_shortened(flush.difference)}")
     if len(counts) > len(shown):
         rest = sum(counts.values()) - sum(counts[flush] for flush in shown)
         lines.append(f"... and {_count(rest, 'flush', 'flushes')} of other kinds")
@@ -129,8 +129,9 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def _shortened(where: str) -> str:
-    return where.removeprefix(os.getcwd() + os.sep)
+def _shortened(text: str) -> str:
+    """With paths from the current directory on."""
+    return text.replace(os.getcwd() + os.sep, "")
 
 
 def _count(number: int, one: str, many: str = "") -> str:

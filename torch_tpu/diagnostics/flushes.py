@@ -6,11 +6,11 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from torch_tpu import _C
+from torch_tpu.compiler.node import Plan
 from torch_tpu.diagnostics import difference
 
 # By the extension's numbers: FlushReason in csrc/device/runtime.h, Outcome in csrc/eager/explain.h.
@@ -117,11 +117,10 @@ def _flush_of(
     size: int,
     where: str,
     place: int,
-    now: Any,
-    before: Any,
-    compared: bool = False,
-    op_site: str = "",
+    now: Plan | None,
+    before: Plan | None,
+    compared: bool,
+    op_site: str,
 ) -> Flush:
-    compared = compared or now is not None
     differs = difference.between(place, before, now, op_site) if compared else ""
     return Flush(REASONS[reason], OUTCOMES[outcome], ops, kept, size, where, differs)
