@@ -32,8 +32,6 @@ def test_decorating_a_function():
 def test_mistakes():
     with pytest.raises(ValueError, match="'strict', 'fused', 'debug', but got 'quick'"):
         torch.tpu.set_eager_mode("quick")
-    with pytest.raises(NotImplementedError, match="fused"):
-        torch.tpu.set_eager_mode("fused")
     assert torch.tpu.eager_mode is STRICT
 
 
@@ -50,8 +48,8 @@ def test_environment_sets_the_mode(run_python, variables):
 
 
 @pytest.mark.parametrize("name", ["TORCH_TPU_DEFER_AND_FUSE", "XLA_TPU_EAGER_FUSE_MODE"])
-def test_fused_from_the_environment_says_so(run_python, name):
-    assert "NotImplementedError: The fused" in run_python(PRINT_MODE, error=True, **{name: "1"})
+def test_the_environment_starts_in_fused_mode(run_python, name):
+    assert run_python(PRINT_MODE, **{name: "1"}) == "fused"
 
 
 def test_python_beats_the_environment(run_python):
