@@ -103,6 +103,12 @@ void Value::fulfil(pjrt::Buffer buffer) {
   state_.store(State::kConcrete, std::memory_order_release);
 }
 
+void Value::donate() {
+  MemoryUse::of(ordinal_).freed(static_cast<int64_t>(bytes_));
+  fail("its memory was given to an op that replaces it");
+  buffer_.reset();
+}
+
 void Value::fail(std::string reason) {
   failure_ = std::move(reason);
   state_.store(State::kFailed, std::memory_order_release);

@@ -45,6 +45,8 @@ class Value : public c10::intrusive_ptr_target {
   }
   void fulfil(pjrt::Buffer buffer);
   void fail(std::string reason);
+  // A program took the buffer for what replaces this Value.
+  void donate();
 
   // Where the trace that is being recorded has this Value; for that trace alone, under its lock.
   struct Mark {

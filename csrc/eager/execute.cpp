@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/CPUFallback.h>
 
+#include <algorithm>
+
 #include "device/counters.h"
 #include "device/device.h"
 #include "device/gil.h"
@@ -37,6 +39,15 @@ Outputs launch(const Program& program, Call& call) {
                          {call.floats.data(), call.floats.size()},
                          call.op.random},
                         call.ordinal, call.op.name.c_str());
+}
+
+void donate(Call& call, const c10::SmallVectorImpl<uint32_t>& inputs) {
+  if (inputs.empty()) return;
+  uint32_t input = 0;
+  for (const Slot& slot : call.slots) {
+    if (!slot.value) continue;
+    if (std::ranges::find(inputs, input++) != inputs.end()) slot.value->donate();
+  }
 }
 
 void resize_argument(const Resize& resize, const Call& call) {
@@ -115,6 +126,7 @@ void execute(const Plan& plan, Call& call, int64_t length) {
     }
     counters().flushes.add(1);
     Outputs outputs = launch(*program, call);
+    donate(call, donated);
     const PJRT_Api* api = Runtime::get().client().plugin()->api();
     size_t place = 0;
     auto take = [&](const Dims& dims, c10::ScalarType dtype) {
@@ -122,10 +134,7 @@ void execute(const Plan& plan, Call& call, int64_t length) {
                                                   call.ordinal));
     };
     for (const NewTensor& info : plan.created) take(info.value_dims, info.dtype);
-    for (const Write& write : plan.writes) {
-      call.slots[write.slot].value.reset();
-      take(write.dims, write.dtype);
-    }
+    for (const Write& write : plan.writes) take(write.dims, write.dtype);
     if (!plan.checks.empty()) {
       Runtime::get().report_later(
           call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks, {}});

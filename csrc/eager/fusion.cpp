@@ -118,7 +118,11 @@ void Fusion::follow() {
 void Fusion::flush(FlushReason reason) {
   Lock lock(*this);
   cuts_.reset();
-  if (!trace_.nodes.empty()) run(take_trace(), reason);
+  if (trace_.nodes.empty()) {
+    release_collected();
+  } else {
+    run(take_trace(), reason);
+  }
 }
 
 // What was recorded so far. Python that runs while a program is made may record and flush too.

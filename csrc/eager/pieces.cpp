@@ -41,6 +41,7 @@ class Pieces {
         {inputs.data(), inputs.size()},
         {trace_.ints_of(place), trace_.floats_of(place), plan.op->random}, trace_.ordinal,
         plan.op->name.c_str());
+    for (uint32_t input : donated) values[input].reset();
     const PJRT_Api* api = Runtime::get().client().plugin()->api();
     for (uint32_t output = 0; output < plan.outputs(); ++output) {
       ValuePtr& value = trace_.outputs[node.first_output + output];

@@ -136,7 +136,9 @@ void bind_diagnostics(py::module_& module) {
         Fusion::of(runtime().checked(ordinal)).flush(FlushReason::kOptimizer);
       },
       NoGil());
-  module.def("set_collecting", &set_collecting);
+  module.def("set_collecting", [](bool collecting) {
+    set_collecting(collecting && eager_mode() == EagerMode::kFused);
+  });
   module.def("set_async_compile", &set_async_compile);
   module.def("set_max_programs", &set_max_programs);
   module.def("set_library_folders", &set_library_folders);
