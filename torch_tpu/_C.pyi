@@ -9,10 +9,9 @@ import torch
 def register() -> None:
     """Register kernels, hooks, guard and allocator; once, from torch_tpu/__init__.py."""
 
-def set_runtime(resolve: Callable[[], tuple[str, dict[str, int]]]) -> None:
+def set_runtime(resolve: Callable[[], tuple[str, dict[str, bool | int | str]]]) -> None:
     """`resolve` names the plugin's path and create options; called on first use of the device."""
 
-def set_compiler(describe: Callable[..., Any], compile: Callable[..., Any]) -> None: ...
 def lazy_init() -> None:
     """Load the plugin and create the client; RuntimeError where that can't be done (bad fork)."""
 
@@ -28,8 +27,11 @@ def api_version() -> tuple[int, int]: ...
 def plugin_path() -> str: ...
 def device_kind(ordinal: int) -> str: ...
 def device_attributes(ordinal: int) -> dict[str, str]: ...
-def register_ffi_handler(target: str, capsule: Any, platform: str) -> bool: ...
-def synchronize(ordinal: int) -> None: ...
+def register_ffi_handler(target: str, handler: Any, platform: str) -> bool:
+    """`handler` is a capsule of an XLA FFI handler; False where the plugin takes none."""
+
+def synchronize(ordinal: int) -> None:
+    """Run what is recorded, wait for it, and raise what went wrong on the device."""
 
 # -- memory ------------------------------------------------------------------------------------
 def memory_stats(ordinal: int) -> dict[str, int]:
@@ -43,27 +45,53 @@ def empty_cache() -> None: ...
 # -- random ------------------------------------------------------------------------------------
 def default_generator(ordinal: int) -> torch.Generator: ...
 
-# -- modes and diagnostics ---------------------------------------------------------------------
+# -- modes and fusion --------------------------------------------------------------------------
 def eager_mode() -> int:
-    """0 strict, 1 fused, 2 debug; of this thread."""
+    """0 strict, 1 fused, 2 debug; of the process."""
 
-def set_eager_mode(mode: int) -> None: ...
+def set_eager_mode(mode: int) -> None:
+    """Leaving fused mode runs what is recorded."""
+
+def flush(ordinal: int) -> None:
+    """Run what is recorded, as the end of an optimizer's step; does not wait."""
+
+def set_collecting(collecting: bool) -> None:
+    """Whether the garbage collector runs: what it frees counts as live until the next flush."""
+
+def set_async_compile(enabled: bool) -> None:
+    """Whether new programs compile on another thread while their ops run one by one."""
+
+def set_max_programs(count: int) -> None:
+    """How many programs stay in memory; the one that ran longest ago goes first."""
+
+# -- diagnostics -------------------------------------------------------------------------------
+def set_library_folders(folders: list[str]) -> None:
+    """Folders, each with a separator at its end, whose Python lines are not the user's."""
+
+def set_explaining(enabled: bool) -> None:
+    """Whether flushes are recorded for take_flush_reports()."""
+
+def take_flush_reports() -> list[tuple[Any, ...]]:
+    """The flushes since the last call; torch_tpu/diagnostics/flushes.py names their fields."""
+
+def set_stage_timing(enabled: bool) -> None:
+    """Starts, from zero, or stops measuring what the host does for each op."""
+
+def stage_times() -> dict[str, int]:
+    """Nanoseconds of the host since then by stage: key, lookup, launch, deliver."""
+
 def set_nan_checks(enabled: bool) -> None: ...
 def set_op_printing(enabled: bool) -> None: ...
 def counters() -> dict[str, int]: ...
 def reset_counters() -> None: ...
-def count(name: str, amount: int) -> None: ...
-def fallbacks() -> dict[str, int]:
-    """How often each op ran on the CPU, by overload name."""
-
-def set_fallback_policy(policy: str) -> None:
-    """One of "warn", "allow" and "error"."""
+def count(name: str, amount: int) -> None:
+    """Add to a counter. KeyError for a name that counters() lacks."""
 
 # -- programs ----------------------------------------------------------------------------------
 class Executable:
     num_outputs: int
     def serialize(self) -> bytes: ...
-    def optimized_program(self) -> str: ...
+    def optimized_program(self) -> bytes: ...
 
 def compile(mlir: bytes, ordinal: int) -> Executable: ...
 def deserialize(serialized: bytes) -> Executable: ...

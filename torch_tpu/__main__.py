@@ -4,7 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from torch_tpu.compiler.cache import command
+from torch_tpu.compiler.cache import command as cache
+from torch_tpu.diagnostics import command as explain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -13,7 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m torch_tpu", description="torch_tpu's commands."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    command.add_to(commands)
+    for command in (cache, explain):
+        command.add_to(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 

@@ -210,6 +210,13 @@ _TABLE = (
         "1 makes debug mode print each op and the shapes of its results on standard error.",
     ),
     Variable(
+        "TORCH_TPU_EXPLAIN",
+        FLAG,
+        False,
+        "1 prints on standard error, when the process ends, what fused mode ran and why. See "
+        "eager-modes.md.",
+    ),
+    Variable(
         "TORCH_TPU_SANITIZE",
         TEXT,
         "",

@@ -103,6 +103,12 @@ void Value::fulfil(pjrt::Buffer buffer) {
   state_.store(State::kConcrete, std::memory_order_release);
 }
 
+void Value::donate() {
+  MemoryUse::of(ordinal_).freed(static_cast<int64_t>(bytes_));
+  fail("its memory was given to an op that replaces it");
+  buffer_.reset();
+}
+
 void Value::fail(std::string reason) {
   failure_ = std::move(reason);
   state_.store(State::kFailed, std::memory_order_release);
@@ -143,12 +149,15 @@ MemoryUse& MemoryUse::of(Ordinal ordinal) {
 }
 
 void MemoryUse::allocated(int64_t bytes) {
-  int64_t now = bytes_in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  raise_peak(bytes_in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  allocated_total.fetch_add(bytes, std::memory_order_relaxed);
+  allocations.fetch_add(1, std::memory_order_relaxed);
+}
+
+void MemoryUse::raise_peak(int64_t now) {
   int64_t peak = peak_bytes.load(std::memory_order_relaxed);
   while (now > peak && !peak_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
-  allocated_total.fetch_add(bytes, std::memory_order_relaxed);
-  allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
 void MemoryUse::freed(int64_t bytes) {

@@ -45,6 +45,8 @@ class Value : public c10::intrusive_ptr_target {
   }
   void fulfil(pjrt::Buffer buffer);
   void fail(std::string reason);
+  // A program took the buffer for what replaces this Value.
+  void donate();
 
   // Where the trace that is being recorded has this Value; for that trace alone, under its lock.
   struct Mark {
@@ -121,11 +123,16 @@ struct MemoryUse {
       allocations{0}, frees{0}, out_of_memory{0};
   int64_t live_allocations() const { return allocations - frees; }
   void allocated(int64_t bytes);
+  // Memory that a program needs while it runs counts in the peak.
+  void runs_with(int64_t bytes) { raise_peak(bytes_in_use.load(std::memory_order_relaxed) + bytes); }
   void freed(int64_t bytes);
   void reset_peak() { peak_bytes = bytes_in_use.load(); }
   void reset_accumulated();
 
   static MemoryUse& of(Ordinal ordinal);
+
+ private:
+  void raise_peak(int64_t now);
 };
 
 }  // namespace torch_tpu

@@ -63,6 +63,7 @@ const std::unordered_set<std::string_view>& recorded() {
       "aten::any",
       "aten::all",
       "aten::norm",
+      "aten::mode",
       "aten::logsumexp",
       "aten::dist",
       "aten::binary_cross_entropy_with_logits",

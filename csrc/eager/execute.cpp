@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/CPUFallback.h>
 
+#include <algorithm>
+
 #include "device/counters.h"
 #include "device/device.h"
 #include "device/gil.h"
@@ -37,6 +39,15 @@ Outputs launch(const Program& program, Call& call) {
                          {call.floats.data(), call.floats.size()},
                          call.op.random},
                         call.ordinal, call.op.name.c_str());
+}
+
+void donate(Call& call, const c10::SmallVectorImpl<uint32_t>& inputs) {
+  if (inputs.empty()) return;
+  uint32_t input = 0;
+  for (const Slot& slot : call.slots) {
+    if (!slot.value) continue;
+    if (std::ranges::find(inputs, input++) != inputs.end()) slot.value->donate();
+  }
 }
 
 void resize_argument(const Resize& resize, const Call& call) {
@@ -99,6 +110,7 @@ void deliver(const Plan& plan, Call& call, std::span<ValuePtr> values, int64_t l
   for (const Return& result : plan.returns) results.push_back(result_of(result, call, created));
   torch::jit::drop(call.stack, call.op.arguments.size());
   for (c10::IValue& result : results) call.stack.push_back(std::move(result));
+  call.clock.finish(Stage::kDeliver);
 }
 
 void execute(const Plan& plan, Call& call, int64_t length) {
@@ -114,7 +126,10 @@ void execute(const Plan& plan, Call& call, int64_t length) {
       program = program_of(plan, source_of(plan, call, inputs));
     }
     counters().flushes.add(1);
+    call.clock.finish(Stage::kLookup);
     Outputs outputs = launch(*program, call);
+    call.clock.finish(Stage::kLaunch);
+    donate(call, donated);
     const PJRT_Api* api = Runtime::get().client().plugin()->api();
     size_t place = 0;
     auto take = [&](const Dims& dims, c10::ScalarType dtype) {
@@ -122,10 +137,7 @@ void execute(const Plan& plan, Call& call, int64_t length) {
                                                   call.ordinal));
     };
     for (const NewTensor& info : plan.created) take(info.value_dims, info.dtype);
-    for (const Write& write : plan.writes) {
-      call.slots[write.slot].value.reset();
-      take(write.dims, write.dtype);
-    }
+    for (const Write& write : plan.writes) take(write.dims, write.dtype);
     if (!plan.checks.empty()) {
       Runtime::get().report_later(
           call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks, {}});

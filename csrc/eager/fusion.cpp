@@ -68,7 +68,7 @@ void Fusion::record(const Plan& plan, Call& call) {
     values.append(trace_.outputs.begin() + first, trace_.outputs.end());
     follow();
     const bool wanted = followed_ == nullptr || !plan.checks.empty();
-    sites_.push_back(wanted ? current_site() : followed_->sites[trace_.nodes.size() - 1]);
+    trace_.sites.push_back(wanted ? current_site() : followed_->sites[trace_.nodes.size() - 1]);
   }
   deliver(plan, call, {values.data(), values.size()});
 }
@@ -84,31 +84,23 @@ void Fusion::watch_backward() {
 
 void Fusion::cut(const Plan& plan) {
   if (trace_.nodes.size() >= Cuts::kWhole && !cuts_) run_chunks();
-  if (cuts_ && cuts_->before(plan.hash)) {
-    std::swap(trace_, flushing_);
-    std::swap(sites_, flushing_sites_);
-    run(FlushReason::kBudget);
-  }
+  if (cuts_ && cuts_->before(plan.hash)) run(take_trace(), FlushReason::kBudget);
 }
 
 // Runs a trace that grew too long up to the last place where it may be cut.
 void Fusion::run_chunks() {
-  Trace whole(trace_.ordinal);
-  std::vector<Site> sites;
-  std::swap(whole, trace_);
-  std::swap(sites, sites_);
+  Trace whole = take_trace();
   LastUses last_uses(whole);
   cuts_.emplace();
   uint32_t begin = 0;
   for (uint32_t end = 0; end < whole.nodes.size(); ++end) {
     if (!cuts_->before(whole.nodes[end].plan->hash)) continue;
-    flushing_.take(whole, begin, end, last_uses);
-    flushing_sites_.assign(sites.begin() + begin, sites.begin() + end);
+    Trace chunk(whole.ordinal);
+    chunk.take(whole, begin, end, last_uses);
     begin = end;
-    run(FlushReason::kBudget);
+    run(std::move(chunk), FlushReason::kBudget);
   }
   trace_.take(whole, begin, static_cast<uint32_t>(whole.nodes.size()), last_uses);
-  sites_.assign(sites.begin() + begin, sites.end());
   followed_ = nullptr;
 }
 
@@ -119,127 +111,143 @@ void Fusion::follow() {
   const auto& words = trace_.signature;
   if (words.size() > followed_->node_words ||
       !std::equal(words.begin() + first, words.end(), followed_->signature.begin() + first)) {
-    followed_ = nullptr;
+    left_ = std::exchange(followed_, nullptr);
   }
 }
 
 void Fusion::flush(FlushReason reason) {
   Lock lock(*this);
   cuts_.reset();
-  if (trace_.nodes.empty()) return;
-  std::swap(trace_, flushing_);
-  std::swap(sites_, flushing_sites_);
-  run(reason);
+  if (trace_.nodes.empty()) {
+    release_collected();
+  } else {
+    run(take_trace(), reason);
+  }
 }
 
-void Fusion::run(FlushReason reason) {
+// What was recorded so far. Python that runs while a program is made may record and flush too.
+Trace Fusion::take_trace() {
+  if (spare_.empty()) spare_.emplace_back(trace_.ordinal);
+  std::swap(trace_, spare_.back());
+  Trace taken = std::move(spare_.back());
+  spare_.pop_back();
+  return taken;
+}
+
+void Fusion::run(Trace trace, FlushReason reason) {
   counters().flushes.add(1);
-  FlushReport told{reason, Outcome::kNothing, flushing_.nodes.size()};
+  FlushReport told{reason, Outcome::kNothing, trace.nodes.size()};
   try {
-    std::vector<uint32_t> live = flushing_.live();
+    std::vector<uint32_t> live = trace.live();
     if (explaining()) [[unlikely]] {
       told.site = current_site();
       told.kept = live.size();
-      for (uint32_t place : live) told.bytes += flushing_.outputs[place]->bytes();
+      for (uint32_t place : live) told.bytes += trace.outputs[place]->bytes();
     }
-    if (!live.empty() || flushing_.checks) {  // else nobody can tell whether it ran
-      Fused& fused = seen(std::move(live), flushing_.unshared_inputs(), told);
-      if (prepare(fused, told)) {
-        run_whole(fused);
+    if (!live.empty() || trace.checks) {  // else nobody can tell whether it ran
+      Fused& fused = seen(trace, std::move(live), told);
+      if (prepare(fused, trace, told)) {
+        run_whole(fused, trace);
       } else {
-        run_in_pieces();
+        run_in_pieces(trace);
       }
     }
   } catch (const std::exception& error) {
     previous_ = followed_ = nullptr;
-    for (const ValuePtr& output : flushing_.outputs) {
+    left_ = nullptr;
+    for (const ValuePtr& output : trace.outputs) {
       if (output && output->pending()) output->fail(error.what());
     }
-    flushing_.clear();
-    flushing_sites_.clear();
     throw;
   }
   if (explaining()) [[unlikely]]
     report(told);
-  flushing_.clear();
-  flushing_sites_.clear();
+  trace.clear();
+  spare_.push_back(std::move(trace));
   release_collected();
 }
 
 // The trace's entry among those seen before; it is what to follow until it turns out otherwise.
-Fused& Fusion::seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, FlushReport& told) {
-  const size_t node_words = flushing_.signature.size();
-  std::vector<uint32_t>& signature = flushing_.signature;
+Fused& Fusion::seen(Trace& trace, std::vector<uint32_t> live, FlushReport& told) {
+  std::vector<uint32_t> donated = trace.unshared_inputs();
+  std::vector<uint32_t>& signature = trace.signature;
+  const size_t node_words = signature.size();
   append_places(signature, live);
   append_places(signature, donated);
   Fused* fused = followed_;
   if (fused == nullptr || fused->signature != signature) {
+    if (fused != nullptr) left_ = fused;
     auto found = fused_.find(bytes_of(signature));
-    fused = found != fused_.end() ? found->second.get() : &remember(node_words, told);
+    fused = found != fused_.end() ? found->second.get() : &remember(trace, node_words, told);
     if (fused->live.empty() && fused->sightings == 0) {
       fused->live = std::move(live);
       fused->donated = std::move(donated);
     }
   }
   signature.resize(node_words);
+  left_ = nullptr;
   if (previous_ != nullptr) previous_->next = fused;
   previous_ = fused;
   followed_ = fused->next;
   return *fused;
 }
 
-Fused& Fusion::remember(size_t node_words, FlushReport& told) {
+Fused& Fusion::remember(const Trace& trace, size_t node_words, FlushReport& told) {
   if (fused_.size() >= kRememberedTraces) forget_unused();
   auto made = std::make_unique<Fused>();
-  made->signature = flushing_.signature;
+  made->signature = trace.signature;
   made->node_words = node_words;
-  made->sites = flushing_sites_;
-  for (size_t i = 0; i < flushing_.nodes.size(); ++i) {
-    const Plan* plan = flushing_.nodes[i].plan;
+  made->sites = trace.sites;
+  for (size_t i = 0; i < trace.nodes.size(); ++i) {
+    const Plan* plan = trace.nodes[i].plan;
     made->plans.push_back(plan);
     made->structure = made->structure * 0x9E3779B97F4A7C15u + reinterpret_cast<uintptr_t>(plan->op);
     for (const Check& check : plan->checks) {
       made->checks.push_back(check);
-      made->checks.back().site = flushing_sites_[i];
+      made->checks.back().site = trace.sites[i];
     }
   }
   Structure& structure = structures_[made->structure];
-  if (explaining() && structure.latest != nullptr) {
-    const auto& before = structure.latest->plans;
-    for (size_t i = 0; i < made->plans.size(); ++i) {
-      if (made->plans[i] == before[i]) continue;
-      told.difference = i;
-      told.now = made->plans[i];
-      told.before = before[i];
-      break;
-    }
-  }
+  if (explaining()) [[unlikely]]
+    tell_difference(*made, structure.latest != nullptr ? structure.latest : left_, told);
   structure.latest = made.get();
   Fused& fused = *made;
   fused_.emplace(bytes_of(fused.signature), std::move(made));
   return fused;
 }
 
+// The first op that a trace doesn't share with the nearest one before.
+void Fusion::tell_difference(const Fused& made, const Fused* nearest, FlushReport& told) {
+  if (nearest == nullptr) return;
+  told.compared = true;
+  const auto [now, before] = std::ranges::mismatch(made.plans, nearest->plans);
+  if (now == made.plans.end() && before == nearest->plans.end()) return;
+  told.difference = now - made.plans.begin();
+  if (now != made.plans.end()) {
+    told.now = *now;
+    told.op_site = made.sites[told.difference];
+  }
+  if (before != nearest->plans.end()) told.before = *before;
+}
+
 // Whether the trace's program can run now. Otherwise its ops run one by one, and a program is on
 // its way unless the shapes change too often to be worth one.
-bool Fusion::prepare(Fused& fused, FlushReport& told) {
+bool Fusion::prepare(Fused& fused, const Trace& trace, FlushReport& told) {
   if (fused.state == Fused::State::kReady) {
     if (fused.program->loaded()) {
-      if (fused.runs++ == 0) structures_[fused.structure].unproven -= 1;
+      if (std::exchange(fused.unproven, false)) structures_[fused.structure].unproven -= 1;
       told.outcome = Outcome::kHit;
       counters().memory_hits.add(1);
       return true;
     }
     fused.state = Fused::State::kSeen;
-    structures_[fused.structure].unproven = 0;
     fused.sightings = 0;
-    fused.runs = 0;
   }
   told.outcome = Outcome::kInPieces;
+  if (fused.state == Fused::State::kCompiling) told.outcome = Outcome::kWaiting;
   if (fused.state != Fused::State::kSeen || fused.plans.size() == 1) return false;
   fused.sightings += 1;
-  uint32_t& unproven = structures_[fused.structure].unproven;
-  const ProgramSource source = flushing_.source(fused.live, fused.donated);
+  const ProgramSource source = trace.source(fused.live, fused.donated);
   CompileTurn turn;
   if (fused.sightings == 1) {
     if (ProgramPtr stored = compiler().find_stored(source)) {
@@ -248,8 +256,13 @@ bool Fusion::prepare(Fused& fused, FlushReport& told) {
       return true;
     }
   }
-  if (unproven >= kUnprovenPrograms && fused.sightings == 1) return false;
-  unproven += 1;
+  Structure& structure = structures_[fused.structure];
+  if (structure.unproven >= kUnprovenPrograms && fused.sightings == 1) {
+    told.outcome = Outcome::kChurning;
+    return false;
+  }
+  structure.unproven += 1;
+  fused.unproven = true;
   const bool pieces_exist = std::ranges::all_of(
       fused.plans, [](const Plan* plan) { return plan->programs.any() != nullptr; });
   if (async_compile && pieces_exist) {
@@ -282,19 +295,20 @@ void Fusion::adopt(Fused& fused, ProgramPtr program) {
   fused.state = Fused::State::kReady;
 }
 
-void Fusion::run_whole(Fused& fused) {
+void Fusion::run_whole(const Fused& fused, Trace& trace) {
   c10::SmallVector<PJRT_Buffer*, 32> inputs;
-  for (const ValuePtr& input : flushing_.inputs) inputs.push_back(input->buffer().get());
+  for (const ValuePtr& input : trace.inputs) inputs.push_back(input->buffer().get());
   Outputs outputs = fused.program->launch({inputs.data(), inputs.size()},
-                                          {flushing_.ints, flushing_.floats, flushing_.random},
-                                          flushing_.ordinal, fused.plans.back()->op->name.c_str());
+                                          {trace.ints, trace.floats, trace.random},
+                                          trace.ordinal, fused.plans.back()->op->name.c_str());
+  for (uint32_t input : fused.donated) trace.inputs[input].reset();
   const PJRT_Api* api = Runtime::get().client().plugin()->api();
   size_t place = 0;
   for (uint32_t live : fused.live) {
-    flushing_.outputs[live]->fulfil(pjrt::Buffer(api, outputs[place++]));
+    trace.outputs[live]->fulfil(pjrt::Buffer(api, outputs[place++]));
   }
   if (!fused.checks.empty()) {
-    Runtime::get().report_later(flushing_.ordinal,
+    Runtime::get().report_later(trace.ordinal,
                                 {pjrt::Buffer(api, outputs[place]), &fused.checks, {}});
   }
 }
@@ -304,9 +318,13 @@ void Fusion::forget_unused() {
   std::erase_if(fused_, [](const auto& entry) {
     return entry.second->state == Fused::State::kSeen;
   });
-  for (auto& [signature, fused] : fused_) fused->next = nullptr;
+  for (auto& [signature, fused] : fused_) {
+    fused->next = nullptr;
+    fused->unproven = false;
+  }
   structures_.clear();
   previous_ = followed_ = nullptr;
+  left_ = nullptr;
 }
 
 void register_fusion() {

@@ -25,14 +25,14 @@ struct Fused {
   ProgramPtr program;
   uint64_t structure = 0;  // of the ops without their shapes
   uint32_t sightings = 0;
-  uint32_t runs = 0;
+  bool unproven = false;  // compiled, and never came again
   Fused* next = nullptr;  // what followed it last time
 };
 
 // What one device has recorded and not run. One lock, which no thread waits for with the GIL.
 class Fusion {
  public:
-  explicit Fusion(Ordinal ordinal) : trace_(ordinal), flushing_(ordinal) {}
+  explicit Fusion(Ordinal ordinal) : trace_(ordinal) {}
   static Fusion& of(Ordinal ordinal);
 
   class Lock {
@@ -53,19 +53,21 @@ class Fusion {
   void watch_backward();
   void cut(const Plan& plan);
   void run_chunks();
-  void run(FlushReason reason);
+  Trace take_trace();
+  void run(Trace trace, FlushReason reason);
   void follow();
-  Fused& seen(std::vector<uint32_t> live, std::vector<uint32_t> donated, FlushReport& told);
-  Fused& remember(size_t node_words, FlushReport& told);
-  bool prepare(Fused& fused, FlushReport& told);
+  Fused& seen(Trace& trace, std::vector<uint32_t> live, FlushReport& told);
+  Fused& remember(const Trace& trace, size_t node_words, FlushReport& told);
+  static void tell_difference(const Fused& made, const Fused* nearest, FlushReport& told);
+  bool prepare(Fused& fused, const Trace& trace, FlushReport& told);
   static void adopt(Fused& fused, ProgramPtr program);
-  void run_whole(Fused& fused);
-  void run_in_pieces();
+  static void run_whole(const Fused& fused, Trace& trace);
+  static void run_in_pieces(Trace& trace);
   void forget_unused();
 
   std::recursive_mutex mutex_;
-  Trace trace_, flushing_;
-  std::vector<Site> sites_, flushing_sites_;
+  Trace trace_;
+  std::vector<Trace> spare_;  // empty ones, for the memory that they hold
   std::optional<Cuts> cuts_;  // once a trace is run in chunks
   int backward_ = -1;  // autograd's id of the backward pass that records
 
@@ -77,7 +79,8 @@ class Fusion {
   };
   std::unordered_map<uint64_t, Structure> structures_;
   Fused* previous_ = nullptr;
-  Fused* followed_ = nullptr;  // what the trace has been like so far
+  Fused* followed_ = nullptr;     // what the trace has been like so far
+  const Fused* left_ = nullptr;   // what it was like until it went another way
 };
 
 // Whether new programs compile on a background thread while their ops run one by one.

@@ -14,8 +14,7 @@ bool writes(const Plan& plan, size_t slot) {
 
 class Pieces {
  public:
-  Pieces(Trace& trace, const std::vector<Site>& sites)
-      : trace_(trace), sites_(sites), last_uses_(trace) {}
+  explicit Pieces(Trace& trace) : trace_(trace), last_uses_(trace) {}
 
   void run(uint32_t place) {
     const Node& node = trace_.nodes[place];
@@ -42,6 +41,7 @@ class Pieces {
         {inputs.data(), inputs.size()},
         {trace_.ints_of(place), trace_.floats_of(place), plan.op->random}, trace_.ordinal,
         plan.op->name.c_str());
+    for (uint32_t input : donated) values[input].reset();
     const PJRT_Api* api = Runtime::get().client().plugin()->api();
     for (uint32_t output = 0; output < plan.outputs(); ++output) {
       ValuePtr& value = trace_.outputs[node.first_output + output];
@@ -50,7 +50,7 @@ class Pieces {
     }
     if (!plan.checks.empty()) {
       Runtime::get().report_later(
-          trace_.ordinal, {pjrt::Buffer(api, outputs[plan.outputs()]), &plan.checks, sites_[place]});
+          trace_.ordinal, {pjrt::Buffer(api, outputs[plan.outputs()]), &plan.checks, trace_.sites[place]});
     }
   }
 
@@ -80,15 +80,14 @@ class Pieces {
   }
 
   Trace& trace_;
-  const std::vector<Site>& sites_;
   LastUses last_uses_;
 };
 
 }  // namespace
 
-void Fusion::run_in_pieces() {
-  Pieces pieces(flushing_, flushing_sites_);
-  for (uint32_t place = 0; place < flushing_.nodes.size(); ++place) {
+void Fusion::run_in_pieces(Trace& trace) {
+  Pieces pieces(trace);
+  for (uint32_t place = 0; place < trace.nodes.size(); ++place) {
     pieces.run(place);
   }
 }

@@ -44,13 +44,17 @@ class Residents {
       return program ? program->last_launch() : 0;
     };
     auto oldest = std::ranges::min_element(programs_.begin(), programs_.end() - 1, {}, last_launch);
-    if (ProgramPtr program = oldest->lock()) program->evict();
+    if (leaving_) leaving_->unload();
+    leaving_ = oldest->lock();
+    if (leaving_) leaving_->evict();
     programs_.erase(oldest);
   }
 
   std::mutex mutex_;
   size_t max_ = 4096;
   std::vector<std::weak_ptr<Program>> programs_;
+  // The last one evicted: another thread may have been about to run it.
+  ProgramPtr leaving_;
 };
 
 uint64_t next_launch() {
@@ -136,7 +140,6 @@ BufferPtr Program::upload(std::span<const Number> numbers, Memo& memo, Ordinal o
 Outputs Program::launch(std::span<PJRT_Buffer* const> inputs, const Numbers& numbers,
                         Ordinal ordinal, const char* op) const {
   last_launch_.store(next_launch(), std::memory_order_relaxed);
-  const std::shared_ptr<pjrt::Executable> executable = executable_.load();
   BufferPtr ints, floats;
   c10::SmallVector<PJRT_Buffer*, 16> arguments;
   for (const Parameter& parameter : parameters_) {
@@ -154,11 +157,12 @@ Outputs Program::launch(std::span<PJRT_Buffer* const> inputs, const Numbers& num
         break;
     }
   }
-  Outputs outputs(executable->num_outputs());
+  Outputs outputs(executable_->num_outputs());
   pjrt::Event done;
   counters().executions.add(1);
+  MemoryUse::of(ordinal).runs_with(executable_->run_bytes());
   try {
-    executable->execute({arguments.data(), arguments.size()}, outputs.data(), &done);
+    executable_->execute({arguments.data(), arguments.size()}, outputs.data(), &done);
   } catch (const pjrt::Error& error) {
     constexpr int kResourceExhausted = 8;
     if (error.code == kResourceExhausted) {

@@ -34,8 +34,11 @@ class Program {
   Program(std::shared_ptr<pjrt::Executable> executable, std::vector<Parameter> parameters);
 
   // False once it was evicted: it must be made again.
-  bool loaded() const { return executable_.load(std::memory_order_relaxed) != nullptr; }
-  void evict() { executable_.store(nullptr); }
+  bool loaded() const { return !evicted_.load(std::memory_order_relaxed); }
+  void evict() { evicted_ = true; }
+  // Lets the executable of an evicted program go. Later than evict(), because another thread may
+  // have been about to run it.
+  void unload() { executable_.reset(); }
   uint64_t last_launch() const { return last_launch_.load(std::memory_order_relaxed); }
 
   // Runs it, asynchronously; the results are the caller's. Throws OutOfMemoryError and RuntimeError
@@ -54,7 +57,8 @@ class Program {
   template <typename Number>
   BufferPtr upload(std::span<const Number> numbers, Memo& memo, Ordinal ordinal, bool random) const;
 
-  std::atomic<std::shared_ptr<pjrt::Executable>> executable_;
+  std::shared_ptr<pjrt::Executable> executable_;
+  std::atomic<bool> evicted_{false};
   std::vector<Parameter> parameters_;
   mutable std::atomic<uint64_t> last_launch_{0};
   mutable Memo ints_, floats_;

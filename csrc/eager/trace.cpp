@@ -50,6 +50,7 @@ void Trace::take(Trace& from, uint32_t begin, uint32_t end, LastUses& last_uses)
   for (uint32_t place = begin; place < end; ++place) {
     const Node& node = from.nodes[place];
     begin_node(*node.plan);
+    sites.push_back(from.sites[place]);
     for (size_t slot = 0; slot < from.edges(node); ++slot) {
       const Edge edge = from.edge(node, slot);
       const Edge own = edge == kUnfilled ? kUnfilled : edge_of(from.value(edge));
@@ -76,6 +77,7 @@ void Trace::take(Trace& from, uint32_t begin, uint32_t end, LastUses& last_uses)
 
 void Trace::clear() {
   nodes.clear();
+  sites.clear();
   signature.clear();
   inputs.clear();
   outputs.clear();

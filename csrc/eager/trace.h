@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "device/site.h"
 #include "eager/plan.h"
 
 namespace torch_tpu {
@@ -21,6 +22,8 @@ struct LastUses;
 class Trace {
  public:
   explicit Trace(Ordinal ordinal) : ordinal(ordinal) {}
+  Trace(Trace&&) = default;
+  Trace& operator=(Trace&&) = default;
 
   // Appends a call. What it makes are pending Values at the end of `outputs`: those of the new
   // tensors, then those of the written slots.
@@ -50,6 +53,7 @@ class Trace {
   Ordinal ordinal;
   std::vector<Node> nodes;
   std::vector<uint32_t> signature;  // of each node: its plan's id, then an edge per slot
+  std::vector<Site> sites;          // of each node
   std::vector<ValuePtr> inputs, outputs;
   std::vector<int64_t> ints;
   std::vector<double> floats;

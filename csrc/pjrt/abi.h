@@ -97,6 +97,33 @@ struct PJRT_Api {
   PJRT_FN(PJRT_Buffer_IsOnCpu);
   PJRT_FN(PJRT_Buffer_ReadyEvent);
   PJRT_FN(PJRT_Buffer_UnsafePointer);
+  void* PJRT_Buffer_IncreaseExternalReferenceCount;
+  void* PJRT_Buffer_DecreaseExternalReferenceCount;
+  void* PJRT_Buffer_OpaqueDeviceMemoryDataPointer;
+
+  void* PJRT_CopyToDeviceStream_Destroy;
+  void* PJRT_CopyToDeviceStream_AddChunk;
+  void* PJRT_CopyToDeviceStream_TotalBytes;
+  void* PJRT_CopyToDeviceStream_GranuleSize;
+  void* PJRT_CopyToDeviceStream_CurrentBytes;
+
+  void* PJRT_TopologyDescription_Create;
+  void* PJRT_TopologyDescription_Destroy;
+  void* PJRT_TopologyDescription_PlatformName;
+  void* PJRT_TopologyDescription_PlatformVersion;
+  void* PJRT_TopologyDescription_GetDeviceDescriptions;
+  void* PJRT_TopologyDescription_Serialize;
+  void* PJRT_TopologyDescription_Attributes;
+
+  void* PJRT_Compile;
+
+  void* PJRT_Executable_OutputElementTypes;
+  void* PJRT_Executable_OutputDimensions;
+  void* PJRT_Buffer_CopyToMemory;
+  void* PJRT_Client_CreateViewOfDeviceBuffer;
+  void* PJRT_Executable_Fingerprint;
+  void* PJRT_Client_TopologyDescription;
+  PJRT_FN(PJRT_Executable_GetCompiledMemoryStats);
 };
 
 #undef PJRT_FN

@@ -202,6 +202,24 @@ struct PJRT_OptionalInt64 {
   bool is_set;
 };
 
+// All sizes in bytes; the host_ ones are of memory on the host.
+struct PJRT_Executable_GetCompiledMemoryStats_Args {
+  PJRT_HEADER;
+  PJRT_Executable* executable;
+  int64_t generated_code;  // -> and so are all that follow
+  int64_t arguments;
+  int64_t outputs;
+  int64_t aliased;  // arguments reused for outputs
+  int64_t temporary;
+  int64_t host_generated_code;
+  int64_t host_arguments;
+  int64_t host_outputs;
+  int64_t host_aliased;
+  int64_t host_temporary;
+  int64_t peak;
+  int64_t total;
+};
+
 struct PJRT_Device_MemoryStats_Args {
   PJRT_HEADER;
   PJRT_Device* device;

@@ -26,6 +26,13 @@ class Program {
   PJRT_Executable* program_ = nullptr;
 };
 
+int64_t bytes_of_run(const PJRT_Api* api, PJRT_Executable* program) {
+  Args<PJRT_Executable_GetCompiledMemoryStats_Args> args;
+  args.executable = program;
+  call_quietly(api, &PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args);
+  return args.outputs - args.aliased + args.temporary;
+}
+
 void destroy(const PJRT_Api* api, PJRT_LoadedExecutable* executable) noexcept {
   Args<PJRT_LoadedExecutable_Destroy_Args> args;
   args.executable = executable;
@@ -42,6 +49,7 @@ Executable::Executable(std::shared_ptr<Plugin> plugin, PJRT_LoadedExecutable* ex
     args.executable = program.get();
     PJRT_CALL(plugin_->api(), PJRT_Executable_NumOutputs, args);
     num_outputs_ = args.num_outputs;
+    run_bytes_ = bytes_of_run(plugin_->api(), program.get());
   } catch (...) {
     destroy(plugin_->api(), executable_);  // no destructor runs for a constructor that threw
     throw;

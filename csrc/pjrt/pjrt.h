@@ -111,6 +111,9 @@ class Executable {
   Executable(const Executable&) = delete;
   ~Executable();
   size_t num_outputs() const { return num_outputs_; }
+  // Bytes that a run needs besides its arguments: outputs that reuse none of them, and temporary
+  // memory. 0 where the plugin doesn't say.
+  int64_t run_bytes() const { return run_bytes_; }
   // Runs it, asynchronously. `outputs` has room for num_outputs() owning pointers. The contents of
   // donated arguments are taken by the program; freeing every argument stays the caller's duty.
   // With `done`, it receives an event for the whole execution. This is the hot path: no allocation
@@ -125,6 +128,7 @@ class Executable {
   std::shared_ptr<Plugin> plugin_;
   PJRT_LoadedExecutable* executable_;
   size_t num_outputs_ = 0;
+  int64_t run_bytes_ = 0;
 };
 
 struct MemoryStats {

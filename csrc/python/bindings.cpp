@@ -121,7 +121,8 @@ py::list take_flush_reports() {
   for (const FlushReport& report : take_reports()) {
     result.append(py::make_tuple(static_cast<int>(report.reason), static_cast<int>(report.outcome),
                                  report.ops, report.kept, report.bytes, report.site.text(),
-                                 report.difference, record(report.now), record(report.before)));
+                                 report.difference, record(report.now), record(report.before),
+                                 report.compared, report.op_site.text()));
   }
   return result;
 }
@@ -135,12 +136,29 @@ void bind_diagnostics(py::module_& module) {
         Fusion::of(runtime().checked(ordinal)).flush(FlushReason::kOptimizer);
       },
       NoGil());
-  module.def("set_collecting", &set_collecting);
+  module.def("set_collecting", [](bool collecting) {
+    set_collecting(collecting && eager_mode() == EagerMode::kFused);
+  });
   module.def("set_async_compile", &set_async_compile);
   module.def("set_max_programs", &set_max_programs);
   module.def("set_library_folders", &set_library_folders);
   module.def("set_explaining", &set_explaining);
   module.def("take_flush_reports", &take_flush_reports);
+  module.def("set_stage_timing", [](bool enabled) {
+    StageTimes& times = StageTimes::instance();
+    if (enabled) {
+      for (auto& each : times.nanoseconds) each = 0;
+    }
+    times.enabled = enabled;
+  });
+  module.def("stage_times", [] {
+    StageTimes& times = StageTimes::instance();
+    py::dict result;
+    for (size_t i = 0; i < StageTimes::kNames.size(); ++i) {
+      result[py::str(std::string(StageTimes::kNames[i]))] = times.nanoseconds[i].load();
+    }
+    return result;
+  });
   module.def("set_nan_checks", &set_nan_checks);
   module.def("set_op_printing", &set_op_printing);
   module.def("counters", [] {

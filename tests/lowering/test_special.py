@@ -1,8 +1,11 @@
 """Special functions beside CPU PyTorch."""
 
+import math
+
 import pytest
 import torch
-from shadow import Shadow, run_samples
+from shadow import Shadow, run_rule, run_samples, to_tensor
+from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 
 aten = torch.ops.aten
@@ -75,3 +78,11 @@ def test_number_and_tensor(overload):
             first = name.lower() in ("scalar_self", "self_scalar")
             packet(*((2.0, x) if first else (x, 2.0)))
     assert shadow.seen
+
+
+def test_erfinv_is_exact_to_the_last_digits_up_to_the_ends():
+    inside = torch.cat([torch.linspace(-1, 1, 1001)[1:-1], 1 - torch.logspace(-7, -2, 50)])
+    result = to_tensor(run_rule(aten.erfinv.default, (inside,), {}), torch.float32)
+    assert_close(result.double(), torch.erfinv(inside.double()), rtol=3e-7, atol=0)
+    with Shadow():
+        torch.erfinv(torch.tensor([-1.0, 1.0, -2.0, math.nan, -0.0, 0.0]))

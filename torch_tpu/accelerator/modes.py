@@ -1,6 +1,8 @@
 """Eager modes and matmul precision: values that are set at once and restored by ``with``."""
 
 import enum
+import importlib
+import os
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -27,7 +29,7 @@ class _Word(enum.Enum):
 
 
 class EagerMode(_Word):
-    """When ops run. All three give the same numbers."""
+    """When ops run. All three give the same numbers, up to the rounding within fused programs."""
 
     DEFER_NEVER = "strict"
     DEFER_AND_FUSE = "fused"
@@ -128,3 +130,5 @@ def apply_environment() -> None:
         _C.set_nan_checks(True)
     if environment.read("TORCH_TPU_PRINT_OPS"):
         _C.set_op_printing(True)
+    if environment.read("TORCH_TPU_EXPLAIN") or os.environ.get("TORCH_TRACE"):
+        importlib.import_module("torch_tpu.diagnostics.explain").apply_environment()

@@ -44,6 +44,9 @@ _READS_VALUES = (
 # Their CPU kernels refuse a matrix of ones, which lacks rank.
 _WANTS_RANK = ("aten::linalg_lstsq",)
 
+# Their CPU kernels refuse to divide integers by zero.
+_DIVIDES = ("div", "remainder", "fmod", "floor_divide")
+
 # Numbers that must be zero where a list is empty, as the CPU kernel insists.
 _ZERO_WITHOUT = {"aten::_fused_sgd_": ("momentum", "momentum_buffer_list")}
 
@@ -123,6 +126,10 @@ def infer(node: Node) -> Metadata:
 
 def _reads_values(name: str) -> bool:
     return name.rstrip("_") in _READS_VALUES
+
+
+def _divides(node: Node) -> bool:
+    return any(word in node.op for word in _DIVIDES)
 
 
 def _is_cheap(node: Node, name: str) -> bool:
@@ -241,7 +248,7 @@ def _stand_in(node: Node, device: str) -> Callable[[Any], Any]:
             return [build(item) for item in argument]
         if isinstance(argument, Edge):
             return _stand_in_tensor(
-                argument, memories.get(argument.slot) or _memory([argument], device)
+                argument, memories.get(argument.slot) or _memory(node, [argument], device)
             )
         if isinstance(argument, Number):
             return _stand_in_number(argument)
@@ -264,18 +271,19 @@ def _shared_memories(node: Node, device: str) -> dict[int, _Memory]:
     for edge in edges(node.arguments):
         views.setdefault(edge.slot, []).append(edge)
     return {
-        slot: _memory(group, device)
+        slot: _memory(node, group, device)
         for slot, group in views.items()
         if len(group) > 1 and len({edge.dtype for edge in group}) == 1
     }
 
 
-def _memory(group: list[Edge], device: str) -> _Memory:
-    """Ones, so that they divide and normalise; zeros for integers, so that they index."""
+def _memory(node: Node, group: list[Edge], device: str) -> _Memory:
+    """Ones, so that they divide and normalise; zeros for other integers, so that they index."""
     start = min(edge.offset for edge in group)
     length = max(edge.offset - start + _extent(edge) for edge in group)
     dtype = group[0].dtype
-    if device == "meta" or not (dtype.is_floating_point or dtype == torch.bool):
+    ones = dtype.is_floating_point or dtype == torch.bool or _divides(node)
+    if device == "meta" or not ones:
         return _Memory(start, torch.zeros(length, dtype=dtype, device=device))
     return _Memory(start, torch.ones(length, dtype=torch.float32, device=device).to(dtype))
 

@@ -1,10 +1,18 @@
-"""What happened so far: counts of ops, programs, cache hits, and ops that ran on the CPU."""
+"""What happened: counts of ops, programs and cache hits; ops that ran on the CPU; flushes."""
 
 from torch_tpu import _C
 from torch_tpu.diagnostics import fallback
+from torch_tpu.diagnostics.explain import explain
 from torch_tpu.diagnostics.fallback import fallback_policy, fallbacks
 
-__all__ = ["cache_statistics", "counters", "fallback_policy", "fallbacks", "reset_counters"]
+__all__ = [
+    "cache_statistics",
+    "counters",
+    "explain",
+    "fallback_policy",
+    "fallbacks",
+    "reset_counters",
+]
 
 
 def counters() -> dict[str, int]:

@@ -104,7 +104,10 @@ def _attend_backward(
     if dropout_p:
         factor = _dropout_factor(words, weights.shape, dropout_p, weights.dtype)
         grad_weights, dropped = grad_weights * factor, dropped * factor
-    mean = jnp.sum(_opmath(grad_out) * _opmath(out), axis=-1, keepdims=True)
+    if out.dtype == weights.dtype:
+        mean = jnp.sum(grad_out * out, axis=-1, keepdims=True)
+    else:  # a narrow output was rounded: what it is the sum of is more exact
+        mean = jnp.sum(grad_weights * weights, axis=-1, keepdims=True)
     grad_scores = weights * (grad_weights - mean)
 
     scaled = _by_key_head((grad_scores * _factor(query, scale)).astype(key.dtype), key_heads)

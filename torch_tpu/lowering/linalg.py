@@ -7,6 +7,7 @@ from jax import lax
 
 from torch_tpu.lowering.linalg_errors import check_info, first_zero
 from torch_tpu.lowering.linalg_factorizations import adjoint, lu_factor, permutation, qr
+from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -174,7 +175,10 @@ def _least_squares(A, B, rcond):
     return solution, jnp.sum(kept, axis=-1, dtype=jnp.int64), S
 
 
-_TAYLOR_DEGREE = 16  # below the rounding of float64 for a norm of at most a half
+# Terms of the Taylor polynomial, and the binary exponent of the norm up to which what is left out
+# is below the dtype's rounding. Each halving less doubles the accuracy.
+_TAYLOR_TERMS = 16
+_LARGEST_EXPONENT = {4: 1, 8: -1}  # by bytes of the real dtype
 
 
 @lowering(aten.linalg_matrix_exp.default)
@@ -182,9 +186,11 @@ def linalg_matrix_exp(self):
     """Scaling and squaring of a Taylor polynomial, which needs products of matrices only."""
     if self.size == 0:
         return self
+    (self,) = promote(self)
     norm = jnp.max(jnp.sum(jnp.abs(self), axis=-2), axis=-1)
     _, exponent = jnp.frexp(norm)
-    squarings = jnp.where(jnp.isfinite(norm), jnp.maximum(exponent + 1, 0), 0)
+    halvings = jnp.maximum(exponent - _LARGEST_EXPONENT[norm.dtype.itemsize], 0)
+    squarings = jnp.where(jnp.isfinite(norm), halvings, 0)
     scale = jnp.ldexp(jnp.ones_like(norm), -squarings)[..., None, None]
     result = _exponential_polynomial(self * scale.astype(self.dtype))
 
@@ -203,12 +209,12 @@ def _exponential_polynomial(A):
     square = A @ A
     powers = (eye, A, square, square @ A)
     fourth = square @ square
-    coefficients = 1 / np.cumprod([1.0, *range(1, _TAYLOR_DEGREE)])
+    coefficients = 1 / np.cumprod([1.0, *range(1, _TAYLOR_TERMS)])
     result = jnp.zeros_like(A)
-    for start in reversed(range(0, _TAYLOR_DEGREE, 4)):
+    for start in reversed(range(0, _TAYLOR_TERMS, 4)):
         block = sum(
             power * coefficients[start + place].astype(A.dtype)
             for place, power in enumerate(powers)
         )
-        result = block if start == _TAYLOR_DEGREE - 4 else fourth @ result + block
+        result = block if start == _TAYLOR_TERMS - 4 else fourth @ result + block
     return result

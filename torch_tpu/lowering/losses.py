@@ -124,6 +124,23 @@ def _is_class(scores, target):
     return classes == jnp.expand_dims(target.astype(jnp.int32), dim)
 
 
+def _class_score(scores, target):
+    """The score of each target's class; any score where there is no such class.
+
+    A CPU reads just those; elsewhere a comparison with all beats a gather (see ``_is_class``).
+    """
+    dim = _class_dim(scores)
+
+    def read(scores, target):
+        places = jnp.expand_dims(target.astype(jnp.int32), dim)
+        return jnp.take_along_axis(scores, places, dim, mode="promise_in_bounds").squeeze(dim)
+
+    def select(scores, target):
+        return jnp.sum(jnp.where(_is_class(scores, target), scores, 0), axis=dim)
+
+    return lax.platform_dependent(scores, target, cpu=read, default=select)
+
+
 def _class_weight(weight, target, counts):
     """Each target's weight, 0 for those that do not count."""
     chosen = 1 if weight is None else jnp.take(weight, target.astype(jnp.int32), mode="clip")
@@ -140,8 +157,7 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
     within = (target >= 0) & (target < self.shape[dim])
     check(~counts | within, "Target is out of bounds.")
     factor = _class_weight(weight, target, counts).astype(self.dtype)
-    score = jnp.sum(jnp.where(_is_class(self, target), self, 0), axis=dim)
-    loss = jnp.where(counts, -score * factor, 0)
+    loss = jnp.where(counts, -_class_score(self, target) * factor, 0)
     if reduction == 0 and self.ndim > 1:
         return loss, jnp.zeros((), self.dtype)
     total, total_weight = jnp.sum(loss), jnp.sum(factor)

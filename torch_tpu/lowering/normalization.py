@@ -8,14 +8,19 @@ from jax import lax
 
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
+from torch_tpu.lowering.sums import sum_along
 
 aten = torch.ops.aten
+
+
+def _count(input, axes):
+    return math.prod(input.shape[axis] for axis in axes)
 
 
 def moments(input, axes, keepdims=False):
     """Mean and biased variance. The variance is that of the deviations, as PyTorch's: the
     difference of two large squares would lose it."""
-    count = math.prod(input.shape[axis] for axis in axes)
+    count = _count(input, axes)
     mean = jnp.sum(input, axis=axes, keepdims=True) / count
     variance = jnp.sum(jnp.square(input - mean), axis=axes, keepdims=keepdims) / count
     return mean if keepdims else mean.reshape(variance.shape), variance
@@ -28,10 +33,12 @@ def affine(normalised, weight, bias):
     return normalised if bias is None else normalised + bias
 
 
-def _input_gradient(grad, normalised, rstd, axes):
-    """Through the mean and the variance too: what is left is orthogonal to both."""
-    along = jnp.mean(grad * normalised, axis=axes, keepdims=True)
-    return rstd * (grad - jnp.mean(grad, axis=axes, keepdims=True) - normalised * along)
+def _input_gradient(grad, normalised, rstd, mean, along):
+    """Through the mean and the variance too: what is left is orthogonal to both.
+
+    ``mean`` is that of ``grad``, ``along`` that of its products with ``normalised``.
+    """
+    return rstd * (grad - mean - normalised * along)
 
 
 def asked_for(output_mask, *gradients):
@@ -66,11 +73,20 @@ def native_layer_norm_backward(
     rows, axes = _trailing_dims(input, normalized_shape)
     grad_out, input, mean, rstd, weight = promote(grad_out, input, mean, rstd, weight)
     normalised = (input - mean) * rstd
+    products = grad_out * normalised
+
+    def grad_input():
+        along, mean_grad = (
+            sum_along(each, axes, weight) / _count(input, axes) for each in (products, grad_out)
+        )
+        grad = affine(grad_out, weight, None)
+        return _input_gradient(grad, normalised, rstd, mean_grad, along)
+
+    def over_rows(tensor):
+        return sum_along(tensor, rows).reshape(normalized_shape)
+
     return asked_for(
-        output_mask,
-        lambda: _input_gradient(affine(grad_out, weight, None), normalised, rstd, axes),
-        lambda: jnp.sum(grad_out * normalised, axis=rows),
-        lambda: jnp.sum(grad_out, axis=rows),
+        output_mask, grad_input, lambda: over_rows(products), lambda: over_rows(grad_out)
     )
 
 
@@ -79,7 +95,7 @@ def _fused_rms_norm(input, normalized_shape, weight, eps):
     _, axes = _trailing_dims(input, normalized_shape)
     input, weight = promote(input, weight)
     eps = jnp.finfo(input.dtype).eps if eps is None else eps
-    rstd = lax.rsqrt(jnp.mean(jnp.square(input), axis=axes, keepdims=True) + eps)
+    rstd = lax.rsqrt(sum_along(jnp.square(input), axes) / _count(input, axes) + eps)
     return affine(input * rstd, weight, None), rstd
 
 
@@ -88,12 +104,15 @@ def _fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, ou
     rows, axes = _trailing_dims(input, normalized_shape)
     grad_out, input, rstd, weight = promote(grad_out, input, rstd, weight)
     normalised = input * rstd
+    products = grad_out * normalised
 
     def grad_input():
-        grad = affine(grad_out, weight, None)
-        return rstd * (grad - normalised * jnp.mean(grad * normalised, axis=axes, keepdims=True))
+        along = sum_along(products, axes, weight) / _count(input, axes)
+        return _input_gradient(affine(grad_out, weight, None), normalised, rstd, 0, along)
 
-    return asked_for(output_mask, grad_input, lambda: jnp.sum(grad_out * normalised, axis=rows))
+    return asked_for(
+        output_mask, grad_input, lambda: sum_along(products, rows).reshape(normalized_shape)
+    )
 
 
 # Group normalisation: over the channels of a group and all positions.
@@ -126,16 +145,22 @@ def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, g
     grad, grouped = (_grouped(tensor, N, C, HxW, group) for tensor in (grad_out, input))
     mean, rstd = (moment.reshape(N, group, 1, 1) for moment in (mean, rstd))
     normalised = (grouped - mean) * rstd
+    sums = [sum_along(each, (3,)) for each in (grad * normalised, grad)]
 
     def grad_input():
-        scaled = affine(grad, _by_group(weight, group), None)
-        return _input_gradient(scaled, normalised, rstd, (2, 3)).reshape(shape)
+        factor = _by_group(weight, group)
+        along, mean_grad = (
+            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / _count(grouped, (2, 3))
+            for each in sums
+        )
+        scaled = affine(grad, factor, None)
+        return _input_gradient(scaled, normalised, rstd, mean_grad, along).reshape(shape)
 
     return asked_for(
         output_mask,
         grad_input,
-        lambda: jnp.sum(grad * normalised, axis=(0, 3)).reshape(C),
-        lambda: jnp.sum(grad, axis=(0, 3)).reshape(C),
+        lambda: jnp.sum(sums[0], axis=0).reshape(C),
+        lambda: jnp.sum(sums[1], axis=0).reshape(C),
     )
 
 

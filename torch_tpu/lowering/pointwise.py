@@ -180,9 +180,23 @@ def ldexp(self, other):
     return self * jnp.exp2(other)
 
 
+def log_add_exp(x, y):
+    """log(exp(x) + exp(y)); of complex operands on the branch of the one with the larger real part.
+
+    jnp.logaddexp wraps the imaginary part, PyTorch doesn't.
+    """
+    if not jnp.iscomplexobj(x):
+        return jnp.logaddexp(x, y)
+    swapped = y.real < x.real
+    low, high = jnp.where(swapped, y, x), jnp.where(swapped, x, y)
+    same = jnp.isinf(low.real) & (low.real == high.real)
+    infinite = jnp.where(low.real < 0, low, jnp.log(jnp.exp(low) + jnp.exp(high)))
+    return jnp.where(same, infinite, jnp.log1p(jnp.exp(low - high)) + high)
+
+
 @lowering(aten.logaddexp.default)
 def logaddexp(self, other):
-    return jnp.logaddexp(*promote(self, other))
+    return log_add_exp(*promote(self, other))
 
 
 @lowering(aten.logaddexp2.default)

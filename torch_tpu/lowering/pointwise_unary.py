@@ -28,7 +28,6 @@ for _name, _function in {
     "deg2rad": jnp.deg2rad,
     "erf": lax.erf,
     "erfc": lax.erfc,
-    "erfinv": lax.erf_inv,
     "exp": jnp.exp,
     "exp2": jnp.exp2,
     "expm1": jnp.expm1,

@@ -124,18 +124,27 @@ def _adaptive_average(sizes, counts):
         return _sliding_average(sizes, kernels, kernels, (0,), False, True, None)
     bounds = [adaptive_bounds(size, count) for size, count in zip(sizes, counts, strict=True)]
 
-    def sums(input):
-        for axis, (starts, ends) in enumerate(bounds, start=-len(bounds)):
-            input = _uneven_sums(input, axis, starts, ends)
-        return input
-
-    def transposed(grad, shape):
-        return jax.linear_transpose(sums, jax.ShapeDtypeStruct(shape, grad.dtype))(grad)[0]
-
-    return _Average(sums, transposed, np.ix_(*(ends - starts for starts, ends in bounds)))
+    holders = [_holders(size, *ends) for size, ends in zip(sizes, bounds, strict=True)]
+    return _Average(
+        lambda input: _uneven_sums(input, bounds),
+        lambda grad, shape: _uneven_sums(grad, holders),
+        np.ix_(*(ends - starts for starts, ends in bounds)),
+    )
 
 
-def _uneven_sums(input, axis, starts, ends):
+def _holders(size, starts, ends):
+    """The first of the windows that hold each position of a dim, and the one after the last."""
+    places = np.arange(size)
+    return np.searchsorted(ends, places, "right"), np.searchsorted(starts, places, "right")
+
+
+def _uneven_sums(input, bounds):
+    for axis, (starts, ends) in enumerate(bounds, start=-len(bounds)):
+        input = _sums_between(input, axis, starts, ends)
+    return input
+
+
+def _sums_between(input, axis, starts, ends):
     shape = [-1 if each == axis else 1 for each in range(-input.ndim, 0)]
     total = 0
     for place in range(max(ends - starts, default=0)):

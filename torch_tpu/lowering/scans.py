@@ -5,6 +5,7 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import reductions
+from torch_tpu.lowering.pointwise import log_add_exp
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import lowering
 
@@ -35,16 +36,25 @@ def cumprod(self, dim, *, dtype=None):
     return _along(lax.cumprod, _terms(self, dtype), dim)
 
 
+def _log_sums_in_turn(terms, axis):
+    """Term by term: in another order the branches would differ from PyTorch's."""
+
+    def step(total, term):
+        total = log_add_exp(total, term)
+        return total, total
+
+    terms = jnp.moveaxis(terms, axis, 0)
+    if terms.shape[0] == 0:
+        return jnp.moveaxis(terms, 0, axis)
+    totals = lax.scan(step, terms[0], terms[1:])[1]
+    return jnp.moveaxis(jnp.concatenate([terms[:1], totals]), 0, axis)
+
+
 @lowering(aten._logcumsumexp.default, aten.logcumsumexp.default)
 def logcumsumexp(self, dim):
     self = reductions.to_opmath(self)
-    if jnp.iscomplexobj(self):
-
-        def scan(terms, axis):
-            return lax.associative_scan(jnp.logaddexp, terms, axis=axis)
-
-        return _along(scan, self, dim)
-    return _along(lax.cumlogsumexp, self, dim)
+    scan = _log_sums_in_turn if jnp.iscomplexobj(self) else lax.cumlogsumexp
+    return _along(scan, self, dim)
 
 
 def _running_extreme(scan, self, dim):

@@ -5,6 +5,7 @@ import torch
 
 from torch_tpu.lowering.promotion import cast, promote
 from torch_tpu.lowering.registry import lowering
+from torch_tpu.lowering.sums import apart
 
 aten = torch.ops.aten
 
@@ -43,15 +44,14 @@ def _log_softmax(self, dim, half_to_float):
 @lowering(aten._softmax_backward_data.default)
 def _softmax_backward_data(grad_output, output, dim, input_dtype):
     grad, probabilities = _vectors(grad_output), _vectors(output)
-    products = grad * probabilities
-    along = jnp.sum(products, axis=dim, keepdims=True)
-    return (products - probabilities * along).reshape(output.shape)
+    along = apart(jnp.sum(grad * probabilities, axis=dim, keepdims=True))
+    return (probabilities * (grad - along)).reshape(output.shape)
 
 
 @lowering(aten._log_softmax_backward_data.default)
 def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
     grad, logarithms = _vectors(grad_output), _vectors(output)
-    total = jnp.sum(grad, axis=dim, keepdims=True)
+    total = apart(jnp.sum(grad, axis=dim, keepdims=True))
     return (grad - jnp.exp(logarithms) * total).reshape(output.shape)
 
 

@@ -23,6 +23,19 @@ for _name, _function in {
     lowering(getattr(aten, _name).default)(floating(_function))
 
 
+@lowering(aten.erfinv.default)
+@floating
+def erfinv(self):
+    """XLA's approximation and a step of Newton's method."""
+    first = lax.erf_inv(self)
+    size, target = jnp.abs(first), jnp.abs(self)
+    # Near the ends only the complement has digits left.
+    central = target - lax.erf(size)
+    missing = jnp.where(target < 0.5, central, lax.erfc(size) - (1 - target))
+    step = missing * (math.sqrt(math.pi) / 2) * jnp.exp(jnp.square(size))
+    return jnp.where(jnp.isfinite(first), jnp.copysign(size + step, self), first)
+
+
 @lowering(aten.digamma.default)
 @floating
 def digamma(self):

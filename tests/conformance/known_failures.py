@@ -1,0 +1,78 @@
+"""What the op database finds at odds with the CPU, and why, by dtype and way to call.
+
+``op_samples.py`` counts these apart. They are what its first two samples show; test_op_db.py looks
+at one, in float32.
+"""
+
+ROW_MAJOR = "lengths that values decide come row-major, PyTorch's are column-major"
+NO_HALF_COMPLEX = "XLA has no complex type of half precision"
+NO_SPARSE = "no sparse layouts on tpu"
+TIES = "which of equal elements comes first is not defined"
+KEEPS_OUT = "an out= with as many elements keeps its shape on the CPU, other than its result's"
+HOST_STRIDES = "it runs on the CPU, and its out= comes back row-major"
+META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kernel column-major"
+CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
+UNKNOWN_LENGTH = "out= of a length that values decide is not written"
+ZERO_STAND_INS = "the metadata's stand-ins for integers are zeros, by which the CPU kernel divides"
+
+FUNCTIONAL = {
+    "argwhere": ROW_MAJOR,
+    "chalf": NO_HALF_COMPLEX,
+    "sparse.mm.reduce": NO_SPARSE,
+    "sparse.sampled_addmm": NO_SPARSE,
+    "to_sparse": NO_SPARSE,
+}
+
+# On top of those above.
+BY_DTYPE = {
+    "int64": {
+        "__rmod__": ZERO_STAND_INS,
+        "div.floor_rounding": ZERO_STAND_INS,
+        "div.trunc_rounding": ZERO_STAND_INS,
+        "floor_divide": ZERO_STAND_INS,
+        "fmod": ZERO_STAND_INS,
+        "kthvalue": TIES,
+        "remainder": ZERO_STAND_INS,
+        "topk": TIES,
+        "unravel_index": ZERO_STAND_INS,
+    },
+    "bool": {"argsort": TIES, "sort": TIES},
+    "bfloat16": {
+        "argsort": TIES,
+        "matrix_exp": "the CPU's own result is NaN",
+        "msort": TIES,
+        "sort": TIES,
+        "topk": TIES,
+    },
+}
+
+# Their samples are of float32.
+BY_VARIANT = {
+    "noncontiguous": {
+        "as_strided_scatter": "it writes outside the view that the rule is given",
+        "nn.functional.embedding_bag": "what the CPU fills depends on the weight's strides",
+    },
+    "out": {
+        "cumsum": "PyTorch adds in the dtype of out=, which no rule sees",
+        "linalg.ldl_factor": HOST_STRIDES,
+        "linalg.ldl_factor_ex": HOST_STRIDES,
+        "linalg.ldl_solve": HOST_STRIDES,
+        "linalg.lu_solve": META_STRIDES,
+        "linspace": KEEPS_OUT,
+        "linspace.tensor_overload": KEEPS_OUT,
+        "logspace": KEEPS_OUT,
+        "logspace.tensor_overload": KEEPS_OUT,
+        "lu_solve": META_STRIDES,
+        "masked_select": UNKNOWN_LENGTH,
+        "mode": "PyTorch composes it and refuses other devices than its own",
+        "multinomial": "the meta kernel that is asked lets an out= of another dtype pass",
+        "narrow_copy": CPU_IGNORES_STRIDES,
+        "nn.functional.avg_pool3d": CPU_IGNORES_STRIDES,
+        "nonzero": UNKNOWN_LENGTH,
+    },
+}
+
+
+def reasons(dtype: str, variant: str) -> dict[str, str]:
+    """The ops that are known to fail in a run, and why."""
+    return FUNCTIONAL | BY_DTYPE.get(dtype, {}) | BY_VARIANT.get(variant, {})
