@@ -32,11 +32,10 @@ def test_intermediates_of_a_chain_take_no_memory(large):
         y = large
         for _ in range(20):
             y = (y * 1.01).sin()
-        total = y.sum()
-        del y
-        return total.item()
+        torch.tpu.synchronize()
+        assert y.nbytes == large.nbytes
 
-    assert peak(chain) <= MIB
+    assert peak(chain) == large.nbytes  # the result
 
 
 def test_recording_takes_no_memory_and_a_dropped_result_is_never_computed(large):
@@ -160,7 +159,9 @@ def training_with_garbage(collect):
 @pytest.fixture
 def no_automatic_collection():
     gc.disable()
+    gc.freeze()  # the collector has less to look at, and is quicker
     yield
+    gc.unfreeze()
     gc.enable()
 
 
@@ -169,7 +170,7 @@ def no_automatic_collection():
 def test_collecting_garbage_at_random_moments_makes_no_programs(chance):
     moments = random.Random(7)
     step = training_with_garbage(lambda: moments.random() < chance and gc.collect())
-    assert growth(step, warm=4, more=30) == 0
+    assert growth(step, warm=2, more=30) == 0
 
 
 @pytest.mark.usefixtures("no_automatic_collection")
