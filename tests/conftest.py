@@ -14,6 +14,8 @@ import torch
 
 import torch_tpu  # noqa: F401  # a checkout without an entry point registers here
 
+# Every test begins in this mode: TORCH_TPU_TEST_MODE=fused runs the whole suite under fusion.
+MODE = os.environ.get("TORCH_TPU_TEST_MODE", "strict")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -51,9 +53,17 @@ def run_python():
 def settings():
     """Puts back what a test may change for the whole process."""
     precision = torch.get_float32_matmul_precision()
+    if hasattr(torch, "tpu"):
+        torch.tpu.set_eager_mode(MODE)
     yield
     torch.set_float32_matmul_precision(precision)
     if hasattr(torch, "tpu"):
-        torch.tpu.set_eager_mode("strict")
+        torch.tpu.set_eager_mode(MODE)
         if torch.tpu.current_device() != 0:
             torch.tpu.set_device(0)
+
+
+@pytest.fixture
+def strict(settings):
+    """For promises of strict mode alone, such as what one op costs at once."""
+    torch.tpu.set_eager_mode("strict")

@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def clean():
+def clean(strict):
     torch.ones(1, device="tpu")
     gc.collect()
     torch.tpu.synchronize()

@@ -7,18 +7,31 @@ import torch_tpu
 from torch_tpu import debug
 from torch_tpu.accelerator.modes import EagerMode, Precision
 
-STRICT, DEBUG = EagerMode.DEFER_NEVER, EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING
+STRICT, FUSED, DEBUG = (
+    EagerMode.DEFER_NEVER,
+    EagerMode.DEFER_AND_FUSE,
+    EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING,
+)
 PRINT_MODE = "import torch; print(torch.tpu.eager_mode.value)"
 
 
-@pytest.mark.parametrize("debugging", [DEBUG, "debug", "DEBUG", DEBUG.name])
-def test_setting_the_mode(debugging):
+pytestmark = pytest.mark.usefixtures("strict")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        (DEBUG, DEBUG), ("debug", DEBUG), ("DEBUG", DEBUG), (DEBUG.name, DEBUG),
+        (FUSED, FUSED), ("fused", FUSED), ("FUSED", FUSED), (FUSED.name, FUSED),
+    ],
+)  # fmt: skip
+def test_setting_the_mode(name, mode):
     assert torch.tpu.eager_mode is STRICT
-    torch.tpu.set_eager_mode(debugging)
-    assert torch.tpu.eager_mode is DEBUG
+    torch.tpu.set_eager_mode(name)
+    assert torch.tpu.eager_mode is mode
     with torch_tpu.set_eager_mode("strict"):
         assert torch.tpu.eager_mode is STRICT
-    assert torch.tpu.eager_mode is DEBUG
+    assert torch.tpu.eager_mode is mode
 
 
 def test_decorating_a_function():
@@ -36,20 +49,32 @@ def test_mistakes():
 
 
 @pytest.mark.parametrize(
-    "variables",
+    ("mode", "variables"),
     [
-        {"TORCH_TPU_EAGER_MODE": "debug"},
-        {"TORCH_TPU_LAUNCH_BLOCKING": "1"},
-        {"TORCH_TPU_EAGER_MODE": "DEBUG", "TORCH_TPU_DEFER_AND_FUSE": "1"},
+        ("debug", {"TORCH_TPU_EAGER_MODE": "debug"}),
+        ("debug", {"TORCH_TPU_LAUNCH_BLOCKING": "1"}),
+        ("debug", {"TORCH_TPU_EAGER_MODE": "DEBUG", "TORCH_TPU_DEFER_AND_FUSE": "1"}),
+        ("debug", {"TORCH_TPU_LAUNCH_BLOCKING": "1", "XLA_TPU_EAGER_FUSE_MODE": "1"}),
+        ("fused", {"TORCH_TPU_EAGER_MODE": "fused"}),
+        ("fused", {"TORCH_TPU_EAGER_MODE": "fused", "TORCH_TPU_LAUNCH_BLOCKING": "1"}),
+        ("fused", {"TORCH_TPU_DEFER_AND_FUSE": "1"}),
+        ("fused", {"XLA_TPU_EAGER_FUSE_MODE": "1"}),
+        ("strict", {"XLA_TPU_EAGER_FUSE_MODE": "0"}),
     ],
 )
-def test_environment_sets_the_mode(run_python, variables):
-    assert run_python(PRINT_MODE, **variables) == "debug"
+def test_environment_sets_the_mode(run_python, mode, variables):
+    assert run_python(PRINT_MODE, **variables) == mode
 
 
-@pytest.mark.parametrize("name", ["TORCH_TPU_DEFER_AND_FUSE", "XLA_TPU_EAGER_FUSE_MODE"])
-def test_the_environment_starts_in_fused_mode(run_python, name):
-    assert run_python(PRINT_MODE, **{name: "1"}) == "fused"
+def test_fused_from_the_environment_defers_ops(run_python):
+    code = """
+import torch, torch_tpu
+x = torch.ones(3, device="tpu")
+for _ in range(5):
+    x = x + 1
+print(torch_tpu.diagnostics.counters()["executions"], x.tolist())
+"""
+    assert run_python(code, XLA_TPU_EAGER_FUSE_MODE="1") == "0 [6.0, 6.0, 6.0]"
 
 
 def test_python_beats_the_environment(run_python):
@@ -57,11 +82,12 @@ def test_python_beats_the_environment(run_python):
     assert run_python(code, TORCH_TPU_EAGER_MODE="debug") == "strict"
 
 
-def test_results_are_the_same_in_both_modes():
+@pytest.mark.parametrize("mode", ["debug", "fused"])
+def test_results_are_those_of_strict_mode(mode):
     x = torch.arange(6.0, device="tpu").reshape(2, 3)
-    with torch.tpu.set_eager_mode("debug"):
-        expected = (x @ x.T).relu().cpu()
-    assert torch.equal((x @ x.T).relu().cpu(), expected)
+    expected = (x @ x.T).relu().cpu()
+    with torch.tpu.set_eager_mode(mode):
+        assert torch.equal((x @ x.T).relu().cpu(), expected)
 
 
 @pytest.mark.parametrize(

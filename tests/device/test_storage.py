@@ -83,6 +83,7 @@ def test_resize_keeps_the_elements():
     assert x.tolist() == [0, 1, 2] and x.untyped_storage().nbytes() == 24
 
 
+@pytest.mark.usefixtures("strict")
 def test_a_storage_is_freed_and_filled_again():
     x = torch.ones(1024, device="tpu")
     view, before = x[:2], diagnostics.counters()["bytes_in_use"]

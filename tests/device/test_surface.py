@@ -40,6 +40,7 @@ def test_the_accelerator_is_the_tpu():
     assert torch.get_device_module() is torch.tpu
 
 
+@pytest.mark.usefixtures("strict")
 def test_the_accelerator_counts_memory():
     accelerator = torch.accelerator
     before = accelerator.memory_allocated()

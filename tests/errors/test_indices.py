@@ -66,7 +66,7 @@ def in_general(refusal):
     return kind, _OFFENDER.sub(r"\1 ", message)
 
 
-@pytest.mark.parametrize("mode", ["strict", "debug"])
+@pytest.mark.parametrize("mode", ["strict", "fused", "debug"])
 @pytest.mark.parametrize("name", MISTAKES)
 def test_out_of_range_is_refused_as_on_the_cpu(name, mode):
     with torch.tpu.set_eager_mode(mode):

@@ -20,6 +20,7 @@ def _cold():
     return {name: counters()[name] for name in COLD}
 
 
+@pytest.mark.usefixtures("strict")
 def test_a_thousand_repeated_ops_enter_no_python_and_compile_nothing():
     x, y = torch.randn(16, 16, device=DEVICE), torch.randn(16, 16, device=DEVICE)
 
@@ -53,6 +54,7 @@ CHANGING_NUMBERS = {
 }
 
 
+@pytest.mark.usefixtures("strict")
 @pytest.mark.parametrize("name", CHANGING_NUMBERS)
 def test_a_changed_number_never_recompiles(name):
     run, x = CHANGING_NUMBERS[name], torch.rand(3, 4, device=DEVICE)
