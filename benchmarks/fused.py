@@ -129,7 +129,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=8.0, help="how long each pair is run for")
     parser.add_argument("--pairs", type=int, default=7, help="how many pairs there are at least")
     parser.add_argument("--steps", type=int, default=50, help="losses that are compared")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    if unknown := set(chosen.sections) - set(SECTIONS):
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+    return chosen
 
 
 def main() -> None:

@@ -21,23 +21,29 @@ def wait_for_programs() -> None:
     _C.set_async_compile(False)
 
 
-def _programs_made() -> int:
+def _made_and_run() -> tuple[int, int]:
+    """How many programs were made so far, and how many were run."""
     counted = diagnostics.counters()
-    return counted["compiles"] + counted["lowerings"] + counted["disk_hits"]
+    made = counted["compiles"] + counted["lowerings"] + counted["disk_hits"]
+    return made, counted["executions"]
 
 
 def warm_up(step: Step, mode: str) -> None:
     """Runs a step until several in a row needed no new program.
 
-    Raises RuntimeError if that does not happen.
+    Raises RuntimeError if that does not happen, or if such a step runs no program: fused mode
+    computes nothing that nobody wants.
     """
     quiet = 0
     with torch.tpu.set_eager_mode(mode):
         for _ in range(MOST_STEPS):
-            before = _programs_made()
+            made_before, run_before = _made_and_run()
             step()
             torch.tpu.synchronize()
-            quiet = quiet + 1 if _programs_made() == before else 0
+            made, run = _made_and_run()
+            quiet = quiet + 1 if made == made_before else 0
+            if run == run_before:
+                raise RuntimeError(f"a step in {mode} mode runs no program")
             if quiet == QUIET_STEPS:
                 return
     raise RuntimeError(f"{mode} mode still makes programs after {MOST_STEPS} steps")

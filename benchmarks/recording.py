@@ -19,13 +19,19 @@ def per_addition(seconds: float, least: int) -> float:
     """Median seconds that one x = x + y takes, 16 x 16, in a loop of them."""
     x, y = torch.ones(16, 16, device="tpu"), torch.full((16, 16), 1e-3, device="tpu")
 
-    def record() -> None:
+    def record() -> torch.Tensor:
         z = x
         for _ in range(ADDITIONS):
             z = z + y
+        return z
 
     with torch.no_grad():
-        return _per_op(record, lambda _: None, seconds, least)
+        return _per_op(record, _wait_for, seconds, least)
+
+
+def _wait_for(result: torch.Tensor) -> None:
+    """The result lives meanwhile, so that its program is run."""
+    torch.tpu.synchronize()
 
 
 def per_forward_op(name: str, seconds: float, least: int) -> float:

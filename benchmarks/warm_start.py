@@ -74,8 +74,9 @@ def main() -> None:
     parser = bounds.options(__doc__)
     parser.add_argument("--model", choices=models.TRAININGS, default="gpt")
     parser.add_argument("--pairs", type=int, default=3, help="how often both processes are run")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     chosen = parser.parse_args()
-    found = [each for mode in MODES for each in figures(chosen.model, mode, chosen.pairs)]
+    found = [each for mode in chosen.modes for each in figures(chosen.model, mode, chosen.pairs)]
     bounds.report("warm_start", found, chosen.results)
 
 
