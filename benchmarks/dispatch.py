@@ -9,6 +9,8 @@ import measure
 import torch
 from jax_peer import JaxPeer
 
+from torch_tpu import _C
+
 ROUNDS, OPS = 7, 2000
 ADDITION = "x = x + y"
 
@@ -55,6 +57,17 @@ def chained(device: str) -> measure.Case:
     return case
 
 
+def stages() -> dict[str, float]:
+    """Microseconds that the host spends in each stage of an addition, of those in C++."""
+    case = chained("tpu")
+    _C.set_stage_timing(True)
+    whole = case()
+    _C.set_stage_timing(False)
+    # The case warms up with one more addition.
+    named = {name: each / 1e3 / (OPS + 1) for name, each in _C.stage_times().items()}
+    return named | {"binding, dispatcher, loop, clock": 1e6 * whole - sum(named.values())}
+
+
 def main() -> None:
     with JaxPeer("addition") as jax, torch.no_grad():
         cases = {
@@ -70,10 +83,12 @@ def main() -> None:
     }
     with torch.no_grad():
         times = {key: 1e6 * each for key, each in measure.interleaved(parts, ROUNDS).items()}
+    inside = stages()
     breakdown = {name: {device: times[name, device] for device in ("tpu", "cpu")} for name in PARTS}
     rows = [("", "strict", "jax.jit", "cpu"), (ADDITION, *chain.values())]
+    rows += [("  of it: " + name, each) for name, each in inside.items()]
     rows += [(name, each["tpu"], "", each["cpu"]) for name, each in breakdown.items()]
-    measure.report("dispatch", {ADDITION: chain, "parts": breakdown}, rows, "us per op")
+    measure.report("dispatch", {ADDITION: chain, "stages": inside, "parts": breakdown}, rows, "us per op")
 
 
 if __name__ == "__main__":

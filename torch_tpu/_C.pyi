@@ -74,6 +74,12 @@ def set_explaining(enabled: bool) -> None:
 def take_flush_reports() -> list[tuple[Any, ...]]:
     """The flushes since the last call; torch_tpu/diagnostics/flushes.py names their fields."""
 
+def set_stage_timing(enabled: bool) -> None:
+    """Starts, from zero, or stops measuring what the host does for each op."""
+
+def stage_times() -> dict[str, int]:
+    """Nanoseconds of the host since then by stage: key, lookup, launch, deliver."""
+
 def set_nan_checks(enabled: bool) -> None: ...
 def set_op_printing(enabled: bool) -> None: ...
 def counters() -> dict[str, int]: ...

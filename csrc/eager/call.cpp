@@ -79,6 +79,7 @@ Call::Call(const Op& op, torch::jit::Stack& stack)
   key.add(c10::get_default_dtype_as_scalartype());
   key.add(at::globalContext().float32MatmulPrecision());
   for (size_t i = 0; i < op.arguments.size(); ++i) add(stack[first + i], op.arguments[i]);
+  clock.finish(Stage::kKey);
 }
 
 void Call::find_device() {

@@ -11,6 +11,7 @@
 
 #include "device/value.h"
 #include "eager/op.h"
+#include "eager/stages.h"
 
 namespace torch_tpu {
 
@@ -56,6 +57,7 @@ class Call {
   // can't be used together. Index tensors on the CPU are copied to the device, on the stack too.
   Call(const Op& op, torch::jit::Stack& stack);
 
+  StageClock clock;
   const Op& op;
   torch::jit::Stack& stack;
   const size_t first;  // where the arguments begin on the stack

@@ -110,6 +110,7 @@ void deliver(const Plan& plan, Call& call, std::span<ValuePtr> values, int64_t l
   for (const Return& result : plan.returns) results.push_back(result_of(result, call, created));
   torch::jit::drop(call.stack, call.op.arguments.size());
   for (c10::IValue& result : results) call.stack.push_back(std::move(result));
+  call.clock.finish(Stage::kDeliver);
 }
 
 void execute(const Plan& plan, Call& call, int64_t length) {
@@ -125,7 +126,9 @@ void execute(const Plan& plan, Call& call, int64_t length) {
       program = program_of(plan, source_of(plan, call, inputs));
     }
     counters().flushes.add(1);
+    call.clock.finish(Stage::kLookup);
     Outputs outputs = launch(*program, call);
+    call.clock.finish(Stage::kLaunch);
     donate(call, donated);
     const PJRT_Api* api = Runtime::get().client().plugin()->api();
     size_t place = 0;

@@ -95,6 +95,7 @@ void Recorder::run(torch::jit::Stack& stack) {
   Fusion::Lock lock(fusion);
   const Plan* expected = fusion.expected(op_, call.key.view());
   const Plan& plan = expected != nullptr ? *expected : plan_for(call);
+  call.clock.finish(Stage::kLookup);
   if (plan.fallback || plan.size_program) {
     fusion.flush(plan.fallback ? FlushReason::kUnfusable : FlushReason::kShape);
     run_now(plan, call);

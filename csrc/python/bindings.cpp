@@ -144,6 +144,21 @@ void bind_diagnostics(py::module_& module) {
   module.def("set_library_folders", &set_library_folders);
   module.def("set_explaining", &set_explaining);
   module.def("take_flush_reports", &take_flush_reports);
+  module.def("set_stage_timing", [](bool enabled) {
+    StageTimes& times = StageTimes::instance();
+    if (enabled) {
+      for (auto& each : times.nanoseconds) each = 0;
+    }
+    times.enabled = enabled;
+  });
+  module.def("stage_times", [] {
+    StageTimes& times = StageTimes::instance();
+    py::dict result;
+    for (size_t i = 0; i < StageTimes::kNames.size(); ++i) {
+      result[py::str(std::string(StageTimes::kNames[i]))] = times.nanoseconds[i].load();
+    }
+    return result;
+  });
   module.def("set_nan_checks", &set_nan_checks);
   module.def("set_op_printing", &set_op_printing);
   module.def("counters", [] {
