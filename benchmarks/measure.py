@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
 import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -51,6 +54,20 @@ def ratio(times: dict[str, list[float]], above: str, below: str) -> float:
 
 def interleaved(cases: dict[str, Case], rounds: int) -> dict[str, float]:
     return medians(rounds_of(cases, rounds))
+
+
+@contextlib.contextmanager
+def fresh_cache() -> Iterator[None]:
+    """An empty compile cache for this process and its children: no figure depends on a run before.
+
+    A process keeps the cache that it first compiled with.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"TORCH_TPU_CACHE": "rw", "TORCH_TPU_CACHE_DIR": folder}
+        with mock.patch.dict(os.environ, settings):
+            os.environ.pop("TORCH_TPU_SHARED_CACHE_DIR", None)
+            os.environ.pop("XLA_PERSISTENT_CACHE_PATH", None)
+            yield
 
 
 def no_wait() -> None:
@@ -105,11 +122,17 @@ def machine() -> dict[str, Any]:
     }
 
 
-def report(name: str, figures: dict[str, Any], rows: Iterable[tuple[Any, ...]], unit: str) -> None:
-    """Writes results/<name>.json and prints the rows."""
-    RESULTS.mkdir(exist_ok=True)
+def report(
+    name: str,
+    figures: dict[str, Any],
+    rows: Iterable[tuple[Any, ...]],
+    unit: str,
+    folder: Path = RESULTS,
+) -> None:
+    """Writes ``folder``/<name>.json and prints the rows."""
+    folder.mkdir(exist_ok=True)
     written: dict[str, Any] = {"machine": machine(), "unit": unit, "figures": figures}
-    (RESULTS / f"{name}.json").write_text(json.dumps(written, indent=2) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(written, indent=2) + "\n")
     busy = written["machine"]["cores_busy_elsewhere"]
     print(f"\n{name} [{unit}; {busy:.1f} of {os.cpu_count()} cores busy elsewhere]")
     for row in rows:
