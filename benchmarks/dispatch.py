@@ -88,7 +88,9 @@ def main() -> None:
     rows = [("", "strict", "jax.jit", "cpu"), (ADDITION, *chain.values())]
     rows += [("  of it: " + name, each) for name, each in inside.items()]
     rows += [(name, each["tpu"], "", each["cpu"]) for name, each in breakdown.items()]
-    measure.report("dispatch", {ADDITION: chain, "stages": inside, "parts": breakdown}, rows, "us per op")
+    measure.report(
+        "dispatch", {ADDITION: chain, "stages": inside, "parts": breakdown}, rows, "us per op"
+    )
 
 
 if __name__ == "__main__":

@@ -93,12 +93,17 @@ void Fusion::run_chunks() {
   LastUses last_uses(whole);
   cuts_.emplace();
   uint32_t begin = 0;
-  for (uint32_t end = 0; end < whole.nodes.size(); ++end) {
-    if (!cuts_->before(whole.nodes[end].plan->hash)) continue;
-    Trace chunk(whole.ordinal);
-    chunk.take(whole, begin, end, last_uses);
-    begin = end;
-    run(std::move(chunk), FlushReason::kBudget);
+  try {
+    for (uint32_t end = 0; end < whole.nodes.size(); ++end) {
+      if (!cuts_->before(whole.nodes[end].plan->hash)) continue;
+      Trace chunk(whole.ordinal);
+      chunk.take(whole, begin, end, last_uses);
+      begin = end;
+      run(std::move(chunk), FlushReason::kBudget);
+    }
+  } catch (const std::exception& error) {
+    whole.fail_pending(error.what());
+    throw;
   }
   trace_.take(whole, begin, static_cast<uint32_t>(whole.nodes.size()), last_uses);
   followed_ = nullptr;
@@ -155,9 +160,7 @@ void Fusion::run(Trace trace, FlushReason reason) {
   } catch (const std::exception& error) {
     previous_ = followed_ = nullptr;
     left_ = nullptr;
-    for (const ValuePtr& output : trace.outputs) {
-      if (output && output->pending()) output->fail(error.what());
-    }
+    trace.fail_pending(error.what());
     throw;
   }
   if (explaining()) [[unlikely]]

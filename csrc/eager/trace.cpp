@@ -75,6 +75,12 @@ void Trace::take(Trace& from, uint32_t begin, uint32_t end, LastUses& last_uses)
   let_go(from.outputs, last_uses.outputs, made);
 }
 
+void Trace::fail_pending(const std::string& reason) {
+  for (const ValuePtr& output : outputs) {
+    if (output && output->pending()) output->fail(reason);
+  }
+}
+
 void Trace::clear() {
   nodes.clear();
   sites.clear();

@@ -31,6 +31,8 @@ class Trace {
   // Moves nodes from another trace to the end of this one. Values that the rest of it won't read
   // are let go there.
   void take(Trace& from, uint32_t begin, uint32_t end, LastUses& last_uses);
+  // Says why what it makes will never have a value.
+  void fail_pending(const std::string& reason);
   void clear();
 
   // Outputs that something besides the trace can still reach, inputs that nothing else can.
