@@ -35,8 +35,9 @@ def synchronize(ordinal: int) -> None:
 
 # -- memory ------------------------------------------------------------------------------------
 def memory_stats(ordinal: int) -> dict[str, int]:
-    """bytes_in_use, peak_bytes, allocated_bytes_total, freed_bytes_total, allocations, frees,
-    num_alloc_retries, num_ooms, bytes_limit (-1: unknown)."""
+    """bytes_in_use, peak_bytes (with what programs need while they run), peak_tensor_bytes,
+    allocated_bytes_total, freed_bytes_total, allocations, frees, num_alloc_retries, num_ooms,
+    bytes_limit (-1: unknown)."""
 
 def reset_peak_memory_stats(ordinal: int) -> None: ...
 def reset_accumulated_memory_stats(ordinal: int) -> None: ...

@@ -149,14 +149,16 @@ MemoryUse& MemoryUse::of(Ordinal ordinal) {
 }
 
 void MemoryUse::allocated(int64_t bytes) {
-  raise_peak(bytes_in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  const int64_t now = bytes_in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  raise(peak_bytes, now);
+  raise(peak_tensor_bytes, now);
   allocated_total.fetch_add(bytes, std::memory_order_relaxed);
   allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
-void MemoryUse::raise_peak(int64_t now) {
-  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
-  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+void MemoryUse::raise(std::atomic<int64_t>& peak, int64_t now) {
+  int64_t before = peak.load(std::memory_order_relaxed);
+  while (now > before && !peak.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
   }
 }
 

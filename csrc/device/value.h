@@ -119,20 +119,21 @@ void release_collected();
 
 // What our allocator knows of a device's memory.
 struct MemoryUse {
-  std::atomic<int64_t> bytes_in_use{0}, peak_bytes{0}, allocated_total{0}, freed_total{0},
+  std::atomic<int64_t> bytes_in_use{0}, peak_bytes{0}, peak_tensor_bytes{0}, allocated_total{0},
+      freed_total{0},
       allocations{0}, frees{0}, out_of_memory{0};
   int64_t live_allocations() const { return allocations - frees; }
   void allocated(int64_t bytes);
   // Memory that a program needs while it runs counts in the peak.
-  void runs_with(int64_t bytes) { raise_peak(bytes_in_use.load(std::memory_order_relaxed) + bytes); }
+  void runs_with(int64_t bytes) { raise(peak_bytes, bytes_in_use + bytes); }
   void freed(int64_t bytes);
-  void reset_peak() { peak_bytes = bytes_in_use.load(); }
+  void reset_peak() { peak_bytes = peak_tensor_bytes = bytes_in_use.load(); }
   void reset_accumulated();
 
   static MemoryUse& of(Ordinal ordinal);
 
  private:
-  void raise_peak(int64_t now);
+  static void raise(std::atomic<int64_t>& peak, int64_t now);
 };
 
 }  // namespace torch_tpu

@@ -91,6 +91,7 @@ void bind_memory(py::module_& module) {
     py::dict stats;
     stats["bytes_in_use"] = use.bytes_in_use.load();
     stats["peak_bytes"] = use.peak_bytes.load();
+    stats["peak_tensor_bytes"] = use.peak_tensor_bytes.load();
     stats["allocated_bytes_total"] = use.allocated_total.load();
     stats["freed_bytes_total"] = use.freed_total.load();
     stats["allocations"] = use.allocations.load();

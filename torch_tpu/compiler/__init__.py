@@ -18,7 +18,9 @@ __all__ = ["describe", "must_not_compile", "plan", "program", "stored_program"]
 
 def describe(op: str) -> list[bool] | None:
     """Which arguments' numbers are inputs of an op's programs; None for an op without a rule."""
-    return store.answer(b"op:" + op.encode(), op, lambda: _building().describe(op))
+    return store.answer(
+        b"op:" + op.encode(), f"arguments of {op}", lambda: _building().describe(op)
+    )
 
 
 def plan(node: Node, key: bytes, ordinal: int, bound: int | None) -> Plan | None:
@@ -27,7 +29,7 @@ def plan(node: Node, key: bytes, ordinal: int, bound: int | None) -> Plan | None
     Raises what CPU PyTorch raises for the call. None where only the CPU can run it.
     """
     key = b"call:%s:%s:%d" % (node.op.encode(), key, bound or 0)
-    made = store.answer(key, node.op, lambda: _building().plan(node, bound))
+    made = store.answer(key, f"results of {node.op}", lambda: _building().plan(node, bound))
     if made is None:
         return None
     made.key = key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +14,10 @@ from torch_tpu.compiler.trace import Trace
 
 def compile_later(trace: Trace, done: Callable[[Program | None], None]) -> None:
     """Compile on another thread, then call ``done`` there; with None where it failed."""
-    _executor().submit(_compile, trace, done)
+    try:
+        _executor().submit(_compile, trace, done)
+    except RuntimeError:  # the interpreter is about to end
+        done(None)
 
 
 def _compile(trace: Trace, done: Callable[[Program | None], None]) -> None:
@@ -27,4 +31,8 @@ def _compile(trace: Trace, done: Callable[[Program | None], None]) -> None:
 
 @functools.cache
 def _executor() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch_tpu-compile")
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch_tpu-compile")
+    # A process that ends waits for the program in work, which goes to disk, and for no other.
+    # Python's own hook would wait for all, and hooks run last in, first out.
+    threading._register_atexit(lambda: executor.shutdown(wait=False, cancel_futures=True))
+    return executor

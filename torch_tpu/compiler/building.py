@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
-from jax import export
+from jax import export, lax
 from jax.extend.core import jaxpr_as_fun
 
 from torch_tpu import _C
@@ -100,6 +100,7 @@ def _run(trace: Trace, inputs: dict[int | str, Array]) -> list[Array]:
     codes: list[tuple[Array, int]] = []
     first_int = first_float = 0
     calls = _functions(trace)
+    kept = _KeptChains(trace)
     for step in trace.steps:
         ints, floats = _number_counts(step)
         arguments = [
@@ -117,9 +118,35 @@ def _run(trace: Trace, inputs: dict[int | str, Array]) -> list[Array]:
             return results
         if step.plan.checks:
             codes.append((results[-1], len(step.plan.checks)))
-        outputs += results[: len(step.plan.created) + len(step.plan.writes)]
+        made = results[: len(step.plan.created) + len(step.plan.writes)]
+        outputs += kept.bounded(step, made, len(outputs))
     live = [outputs[place] for place in trace.live]
     return live + ([_first_failure(codes)] if codes else [])
+
+
+class _KeptChains:
+    """Keeps XLA's fusion from computing a long chain again for each of its outputs that is kept.
+
+    Every few kept outputs that feed one another, what follows reads the kept array.
+    """
+
+    LONGEST = 8
+
+    def __init__(self, trace: Trace) -> None:
+        self.live = set(trace.live)
+        self.lengths: list[int] = []
+
+    def bounded(self, step: Step, made: list[Array], first: int) -> list[Array]:
+        """A step's outputs, the first of which has the place ``first``."""
+        sources = [self.lengths[edge // 2] for edge in step.edges if edge >= 0 and edge % 2]
+        length = max(sources, default=0)
+        bounded = []
+        for place, output in enumerate(made, first):
+            own = length + (place in self.live)
+            cut = own > self.LONGEST
+            bounded.append(lax.optimization_barrier(output) if cut else output)
+            self.lengths.append(0 if cut else own)
+        return bounded
 
 
 def _first_failure(codes: list[tuple[Array, int]]) -> Array:
