@@ -175,6 +175,24 @@ def test_iterations_without_any_sync_make_no_program_once_they_repeat(length):
     assert programs() - before == 0
 
 
+def test_an_iteration_a_little_longer_than_a_chunk_makes_no_program_once_it_repeats():
+    length, x = 257, torch.eye(4, device=DEVICE)
+    factors = torch.eye(4, device=DEVICE).repeat(length, 1, 1)
+
+    def body(x):
+        for place in range(length):
+            x = x @ factors[place]  # each a call of its own kind: another offset
+        return x
+
+    for _ in range(12):
+        x = body(x)
+    before = programs()
+    for _ in range(24):
+        x = body(x)
+    assert programs() - before == 0
+    assert torch.equal(x.cpu(), torch.eye(4))
+
+
 def test_ten_thousand_ops_without_a_sync_make_few_programs_and_are_right():
     def work(x):
         for _ in range(2000):

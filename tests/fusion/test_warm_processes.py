@@ -11,8 +11,8 @@ SCRIPT = """
 import json, sys
 import torch, torch_tpu
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 3)).to("tpu")
-optimizer = torch.optim.AdamW(model.parameters())
+model = torch.nn.Linear(6, 3).to("tpu")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 rows = torch.randn(4, 6).to("tpu")
 losses = []
 for _ in range(4):
