@@ -46,16 +46,16 @@ struct PendingCheck {
 
 // Why recorded ops are run.
 enum class FlushReason : uint8_t {
-  kValue,        // the host needs a value
-  kShape,        // a value decides a shape
-  kUnfusable,    // an op that runs on its own, such as a CPU fallback
+  kValue,      // the host needs a value
+  kShape,      // a value decides a shape
+  kUnfusable,  // an op that runs on its own, such as a CPU fallback
   kSynchronize,
   kEvent,
   kStream,
-  kBackward,     // the end of a backward pass
-  kOptimizer,    // the end of an optimizer's step
-  kBudget,       // a trace that nothing else ended
-  kMode,         // the eager mode or an inspection changed
+  kBackward,   // the end of a backward pass
+  kOptimizer,  // the end of an optimizer's step
+  kBudget,     // a trace that nothing else ended
+  kMode,       // the eager mode or an inspection changed
 };
 
 class Runtime {

@@ -117,13 +117,14 @@ void Value::fail(std::string reason) {
 void Value::settle() const {
   if (pending()) Runtime::get().flush(ordinal_, FlushReason::kValue);
   check_not_failed();
-  TORCH_CHECK(!pending(), "torch_tpu: a value was asked for while the program that gives it was "
-                          "being made");
+  TORCH_CHECK(!pending(),
+              "torch_tpu: a value was asked for while the program that gives it was "
+              "being made");
 }
 
 void Value::raise_failure() const {
-  TORCH_CHECK(false, "This tensor has no value, because an op that it depends on failed: ",
-              failure_);
+  TORCH_CHECK(false,
+              "This tensor has no value, because an op that it depends on failed: ", failure_);
 }
 
 c10::DataPtr Cell::allocate(Ordinal ordinal, ValuePtr value) {

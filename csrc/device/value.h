@@ -120,8 +120,7 @@ void release_collected();
 // What our allocator knows of a device's memory.
 struct MemoryUse {
   std::atomic<int64_t> bytes_in_use{0}, peak_bytes{0}, peak_tensor_bytes{0}, allocated_total{0},
-      freed_total{0},
-      allocations{0}, frees{0}, out_of_memory{0};
+      freed_total{0}, allocations{0}, frees{0}, out_of_memory{0};
   int64_t live_allocations() const { return allocations - frees; }
   void allocated(int64_t bytes);
   // Memory that a program needs while it runs counts in the peak.

@@ -14,8 +14,7 @@ bool is_plain(const at::Tensor& query, const at::Tensor& key, const at::Tensor& 
   const int64_t dim = query.dim();
   if ((dim != 3 && dim != 4) || key.dim() != dim || value.dim() != dim) return false;
   if (key.size(0) != query.size(0) || value.size(0) != query.size(0)) return false;
-  return dim == 3 || enable_gqa ||
-         (key.size(1) == query.size(1) && value.size(1) == query.size(1));
+  return dim == 3 || enable_gqa || (key.size(1) == query.size(1) && value.size(1) == query.size(1));
 }
 
 // The fused op is one program; its rule covers every mask, scale and head count. What broadcasts,

@@ -21,8 +21,8 @@ class Cuts {
   // Whether the chunk ends before an op with this hash, which then begins the next one.
   bool before(uint64_t hash) {
     const bool cut =
-        length_ >= kMost ||
-        (length_ >= kLeast && std::ranges::all_of(recent_, [=](auto each) { return hash <= each; }));
+        length_ >= kMost || (length_ >= kLeast &&
+                             std::ranges::all_of(recent_, [=](auto each) { return hash <= each; }));
     recent_[next_++ % recent_.size()] = hash;
     length_ = cut ? 1 : length_ + 1;
     return cut;

@@ -105,7 +105,8 @@ void deliver(const Plan& plan, Call& call, std::span<ValuePtr> values, int64_t l
   for (const NewTensor& info : plan.created) {
     created.push_back(created_tensor(info, std::move(values[place++]), length));
   }
-  for (const Write& write : plan.writes) call.slots[write.slot].cell->store(std::move(values[place++]));
+  for (const Write& write : plan.writes)
+    call.slots[write.slot].cell->store(std::move(values[place++]));
   c10::SmallVector<c10::IValue, 4> results;
   for (const Return& result : plan.returns) results.push_back(result_of(result, call, created));
   torch::jit::drop(call.stack, call.op.arguments.size());
@@ -139,8 +140,8 @@ void execute(const Plan& plan, Call& call, int64_t length) {
     for (const NewTensor& info : plan.created) take(info.value_dims, info.dtype);
     for (const Write& write : plan.writes) take(write.dims, write.dtype);
     if (!plan.checks.empty()) {
-      Runtime::get().report_later(
-          call.ordinal, {pjrt::Buffer(api, outputs[place]), &plan.checks, {}});
+      Runtime::get().report_later(call.ordinal,
+                                  {pjrt::Buffer(api, outputs[place]), &plan.checks, {}});
     }
   }
   deliver(plan, call, {values.data(), values.size()}, length);

@@ -11,7 +11,7 @@ namespace torch_tpu {
 // How a flush got its program.
 enum class Outcome : uint8_t {
   kHit,
-  kStored,     // on disk
+  kStored,  // on disk
   kCompiled,
   kCompiling,  // in the background, from now on
   kInPieces,   // one op only, or a program that could not be made

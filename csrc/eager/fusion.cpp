@@ -302,8 +302,8 @@ void Fusion::run_whole(const Fused& fused, Trace& trace) {
   c10::SmallVector<PJRT_Buffer*, 32> inputs;
   for (const ValuePtr& input : trace.inputs) inputs.push_back(input->buffer().get());
   Outputs outputs = fused.program->launch({inputs.data(), inputs.size()},
-                                          {trace.ints, trace.floats, trace.random},
-                                          trace.ordinal, fused.plans.back()->op->name.c_str());
+                                          {trace.ints, trace.floats, trace.random}, trace.ordinal,
+                                          fused.plans.back()->op->name.c_str());
   for (uint32_t input : fused.donated) trace.inputs[input].reset();
   const PJRT_Api* api = Runtime::get().client().plugin()->api();
   size_t place = 0;
@@ -318,9 +318,8 @@ void Fusion::run_whole(const Fused& fused, Trace& trace) {
 
 // Traces that were seen once are many where shapes keep changing.
 void Fusion::forget_unused() {
-  std::erase_if(fused_, [](const auto& entry) {
-    return entry.second->state == Fused::State::kSeen;
-  });
+  std::erase_if(fused_,
+                [](const auto& entry) { return entry.second->state == Fused::State::kSeen; });
   for (auto& [signature, fused] : fused_) {
     fused->next = nullptr;
     fused->unproven = false;

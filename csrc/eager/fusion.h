@@ -69,7 +69,7 @@ class Fusion {
   Trace trace_;
   std::vector<Trace> spare_;  // empty ones, for the memory that they hold
   std::optional<Cuts> cuts_;  // once a trace is run in chunks
-  int backward_ = -1;  // autograd's id of the backward pass that records
+  int backward_ = -1;         // autograd's id of the backward pass that records
 
   // The signature's view is the key.
   std::unordered_map<std::string_view, std::unique_ptr<Fused>> fused_;
@@ -79,8 +79,8 @@ class Fusion {
   };
   std::unordered_map<uint64_t, Structure> structures_;
   Fused* previous_ = nullptr;
-  Fused* followed_ = nullptr;     // what the trace has been like so far
-  const Fused* left_ = nullptr;   // what it was like until it went another way
+  Fused* followed_ = nullptr;    // what the trace has been like so far
+  const Fused* left_ = nullptr;  // what it was like until it went another way
 };
 
 // Whether new programs compile on a background thread while their ops run one by one.

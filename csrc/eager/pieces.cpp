@@ -37,10 +37,10 @@ class Pieces {
       for (uint32_t output = 0; output < plan.outputs(); ++output) all.push_back(output);
       program = program_of(plan, {{{&plan, edges}}, all, donated, trace_.ordinal});
     }
-    Outputs outputs = program->launch(
-        {inputs.data(), inputs.size()},
-        {trace_.ints_of(place), trace_.floats_of(place), plan.op->random}, trace_.ordinal,
-        plan.op->name.c_str());
+    Outputs outputs =
+        program->launch({inputs.data(), inputs.size()},
+                        {trace_.ints_of(place), trace_.floats_of(place), plan.op->random},
+                        trace_.ordinal, plan.op->name.c_str());
     for (uint32_t input : donated) values[input].reset();
     const PJRT_Api* api = Runtime::get().client().plugin()->api();
     for (uint32_t output = 0; output < plan.outputs(); ++output) {
@@ -49,8 +49,8 @@ class Pieces {
       if (last_uses_.outputs[node.first_output + output] == LastUses::kNever) value.reset();
     }
     if (!plan.checks.empty()) {
-      Runtime::get().report_later(
-          trace_.ordinal, {pjrt::Buffer(api, outputs[plan.outputs()]), &plan.checks, trace_.sites[place]});
+      Runtime::get().report_later(trace_.ordinal, {pjrt::Buffer(api, outputs[plan.outputs()]),
+                                                   &plan.checks, trace_.sites[place]});
     }
   }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "device/value.h"
 #include "device/gil.h"
+#include "device/value.h"
 #include "eager/call.h"
 #include "eager/program.h"
 
@@ -95,8 +95,7 @@ class Compiler {
   // A program that needs no compilation, because the cache on disk has it; else null.
   virtual ProgramPtr find_stored(const ProgramSource& source) = 0;
   // Compiles on another thread and then calls `done` there, with null where that failed.
-  virtual void compile_later(const ProgramSource& source,
-                             std::function<void(ProgramPtr)> done) = 0;
+  virtual void compile_later(const ProgramSource& source, std::function<void(ProgramPtr)> done) = 0;
   // Whether a program that the cache lacks is an error, as TORCH_TPU_CACHE=require says.
   virtual bool must_not_compile() = 0;
   // Warns that a trace runs op by op because its program could not be made.

@@ -196,9 +196,8 @@ ProgramPtr Programs::any() const {
 void Programs::add(std::span<const uint32_t> donated, ProgramPtr program) {
   keep_resident(program);
   std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const Entry& entry) {
-    return std::ranges::equal(entry.donated, donated);
-  });
+  std::erase_if(entries_,
+                [&](const Entry& entry) { return std::ranges::equal(entry.donated, donated); });
   entries_.push_back({{donated.begin(), donated.end()}, std::move(program)});
 }
 

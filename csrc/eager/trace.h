@@ -44,7 +44,8 @@ class Trace {
   }
   size_t edges(const Node& node) const {
     const Node* next = &node + 1;
-    const size_t end = next == nodes.data() + nodes.size() ? signature.size() : next->first_edge - 1;
+    const size_t end =
+        next == nodes.data() + nodes.size() ? signature.size() : next->first_edge - 1;
     return end - node.first_edge;
   }
   ValuePtr& value(Edge edge) { return (edge % 2 == 0 ? inputs : outputs)[edge / 2]; }

@@ -116,8 +116,9 @@ void bind_memory(py::module_& module) {
 py::list take_flush_reports() {
   py::list result;
   auto record = [](const Plan* plan) {
-    return plan == nullptr ? py::none()
-                           : py::reinterpret_borrow<py::object>(static_cast<PyObject*>(plan->record));
+    return plan == nullptr
+               ? py::none()
+               : py::reinterpret_borrow<py::object>(static_cast<PyObject*>(plan->record));
   };
   for (const FlushReport& report : take_reports()) {
     result.append(py::make_tuple(static_cast<int>(report.reason), static_cast<int>(report.outcome),
@@ -133,9 +134,8 @@ void bind_diagnostics(py::module_& module) {
   module.def(
       "set_eager_mode", [](int mode) { set_eager_mode(static_cast<EagerMode>(mode)); }, NoGil());
   module.def(
-      "flush", [](int ordinal) {
-        Fusion::of(runtime().checked(ordinal)).flush(FlushReason::kOptimizer);
-      },
+      "flush",
+      [](int ordinal) { Fusion::of(runtime().checked(ordinal)).flush(FlushReason::kOptimizer); },
       NoGil());
   module.def("set_collecting", [](bool collecting) {
     set_collecting(collecting && eager_mode() == EagerMode::kFused);

@@ -1,8 +1,8 @@
 // The miss path: hands a call to Python and reads back a plan.
 #include "python/compiler.h"
 
-#include <torch/csrc/Exceptions.h>
 #include <pybind11/functional.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "device/counters.h"
