@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from torch_tpu import _C
 from torch_tpu.compiler import cache, foreign
+from torch_tpu.compiler.ahead import Ahead
 from torch_tpu.compiler.node import Program
 from torch_tpu.compiler.trace import Trace
 
@@ -33,8 +34,13 @@ def answer(key: bytes, label: str, make: Callable[[], Answer]) -> Answer:
 def program(trace: Trace, make: Callable[[], Program] | None) -> Program | None:
     """A trace's program: from the cache, else made and kept there; None without ``make``."""
     key = trace.key()
-    if (found := _load(key)) is not None or make is None:
+    large = len(trace.steps) > 1
+    if (found := _ahead().take(key) or _load(key)) is not None:
+        if large:
+            _ahead().loaded(key)
         return found
+    if make is None:
+        return None
     _cache().require(trace.label, key)
     with _cache().compiling(key):
         if (found := _load(key)) is not None:  # another process was quicker
@@ -42,12 +48,19 @@ def program(trace: Trace, make: Callable[[], Program] | None) -> Program | None:
         made = make()
         content = (made.parameters, made.targets, made.executable.serialize())
         _cache().put(key, pickle.dumps(content), trace.label)
+        if large:
+            _ahead().compiled(key)
     return made
 
 
 def must_not_compile() -> bool:
     """Whether a program that the cache lacks is an error."""
     return _cache().mode == "require"
+
+
+@functools.cache
+def _ahead() -> Ahead:
+    return Ahead(_cache(), lambda key: _load(key))
 
 
 def _load(key: bytes) -> Program | None:
