@@ -12,8 +12,6 @@ KEEPS_OUT = "an out= with as many elements keeps its shape on the CPU, other tha
 HOST_STRIDES = "it runs on the CPU, and its out= comes back row-major"
 META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kernel column-major"
 CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
-UNKNOWN_LENGTH = "out= of a length that values decide is not written"
-ZERO_STAND_INS = "the metadata's stand-ins for integers are zeros, by which the CPU kernel divides"
 
 FUNCTIONAL = {
     "argwhere": ROW_MAJOR,
@@ -26,15 +24,8 @@ FUNCTIONAL = {
 # On top of those above.
 BY_DTYPE = {
     "int64": {
-        "__rmod__": ZERO_STAND_INS,
-        "div.floor_rounding": ZERO_STAND_INS,
-        "div.trunc_rounding": ZERO_STAND_INS,
-        "floor_divide": ZERO_STAND_INS,
-        "fmod": ZERO_STAND_INS,
         "kthvalue": TIES,
-        "remainder": ZERO_STAND_INS,
         "topk": TIES,
-        "unravel_index": ZERO_STAND_INS,
     },
     "bool": {"argsort": TIES, "sort": TIES},
     "bfloat16": {
@@ -63,12 +54,9 @@ BY_VARIANT = {
         "logspace": KEEPS_OUT,
         "logspace.tensor_overload": KEEPS_OUT,
         "lu_solve": META_STRIDES,
-        "masked_select": UNKNOWN_LENGTH,
-        "mode": "PyTorch composes it and refuses other devices than its own",
         "multinomial": "the meta kernel that is asked lets an out= of another dtype pass",
         "narrow_copy": CPU_IGNORES_STRIDES,
         "nn.functional.avg_pool3d": CPU_IGNORES_STRIDES,
-        "nonzero": UNKNOWN_LENGTH,
     },
 }
 

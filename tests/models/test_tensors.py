@@ -202,3 +202,60 @@ def test_numbers_promote_as_on_the_cpu():
     inputs = torch.arange(3), torch.ones(2, dtype=torch.bfloat16), torch.tensor(2.5)
     assert_same_on_both(work, *inputs)
     assert_same(to(DEVICE, inputs[1]) + torch.tensor(2.5), inputs[1] + torch.tensor(2.5))
+
+
+DIVISIONS = {
+    "//": lambda a, b: a // b,
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+    "rounded to zero": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "of a number": lambda a, b: [7 // b, 7 % b],
+}
+
+
+@pytest.mark.parametrize("division", DIVISIONS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integer_tensors_divide_each_other(division, dtype):
+    a = torch.tensor([7, 9, 12, 0]).to(dtype)
+    b = torch.tensor([2, 4, 5, 3]).to(dtype)
+    assert_same_on_both(DIVISIONS[division], a, b)
+
+
+DECIDED_BY_VALUES = {
+    "nonzero": lambda x, out: torch.nonzero(x > 1, out=out),
+    "masked_select": lambda x, out: torch.masked_select(x, x > 1, out=out),
+}
+
+
+@pytest.mark.parametrize("op", DECIDED_BY_VALUES)
+def test_out_takes_a_length_that_values_decide(op):
+    x = torch.tensor([3, 0, 2, 5])
+    out = torch.empty(0, dtype=torch.long)
+    device_out = torch.empty(0, dtype=torch.long, device=DEVICE)
+    have = DECIDED_BY_VALUES[op](x.to(DEVICE), device_out)
+    assert have is device_out
+    torch.testing.assert_close(have.cpu(), DECIDED_BY_VALUES[op](x, out))
+
+
+ATTENTION = {
+    "one batch of keys for all": ((2, 4, 8, 16), (1, 4, 8, 16)),
+    "one head of keys for all": ((2, 4, 8, 16), (2, 1, 8, 16)),
+    "queries without heads": ((8, 16), (2, 4, 8, 16)),
+    "heads that don't fit": ((2, 4, 8, 16), (2, 2, 8, 16)),
+}
+
+
+@pytest.mark.parametrize("case", ATTENTION)
+def test_attention_broadcasts_and_refuses_as_on_the_cpu(case):
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(shape, generator=generator) for shape in ATTENTION[case])
+    attend = torch.nn.functional.scaled_dot_product_attention
+    try:
+        expected = attend(query, key, key)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError) as caught:
+            attend(query.to(DEVICE), key.to(DEVICE), key.to(DEVICE))
+        assert str(caught.value) == str(error)
+    else:
+        have = attend(query.to(DEVICE), key.to(DEVICE), key.to(DEVICE))
+        torch.testing.assert_close(have.cpu(), expected)
