@@ -1,9 +1,11 @@
 """Which PJRT plugin serves the device: found without importing the packages that carry them."""
 
+import functools
 import importlib.util
 import os
 import re
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,7 +184,20 @@ def resolve() -> tuple[str, dict[str, int]]:
             "No TPU is attached to this machine (no /dev/accel* and no /dev/vfio/*): set "
             "TORCH_TPU_PLATFORM=cpu to run on XLA's CPU plugin"
         )
+    _load_programs_ahead()
     return str(path), create_options(name)
+
+
+@functools.cache
+def _load_programs_ahead() -> None:
+    """What the script will need first loads as soon as there is a client."""
+
+    def begin() -> None:
+        from torch_tpu.compiler import store  # takes a while to import
+
+        store.begin()
+
+    threading.Thread(target=begin, name="torch_tpu-begin", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from torch_tpu import _C
-from torch_tpu.compiler import cache, foreign
-from torch_tpu.compiler.ahead import Ahead
+from torch_tpu.compiler import ahead, cache, foreign
 from torch_tpu.compiler.node import Program
 from torch_tpu.compiler.trace import Trace
 
@@ -34,23 +33,24 @@ def answer(key: bytes, label: str, make: Callable[[], Answer]) -> Answer:
 def program(trace: Trace, make: Callable[[], Program] | None) -> Program | None:
     """A trace's program: from the cache, else made and kept there; None without ``make``."""
     key = trace.key()
-    large = len(trace.steps) > 1
-    if (found := _ahead().take(key) or _load(key)) is not None:
-        if large:
-            _ahead().loaded(key)
+    if (found := _find(key, large=len(trace.steps) > 1)) is not None or make is None:
         return found
-    if make is None:
-        return None
     _cache().require(trace.label, key)
     with _cache().compiling(key):
-        if (found := _load(key)) is not None:  # another process was quicker
+        if (found := _find(key)) is not None:  # another process was quicker
             return found
         made = make()
         content = (made.parameters, made.targets, made.executable.serialize())
         _cache().put(key, pickle.dumps(content), trace.label)
-        if large:
+        if len(trace.steps) > 1:
             _ahead().compiled(key)
     return made
+
+
+@functools.cache
+def begin() -> None:
+    """Start loading what the script will need first, on another thread; once per process."""
+    ahead.in_background(lambda: _ahead().begin())
 
 
 def must_not_compile() -> bool:
@@ -58,24 +58,34 @@ def must_not_compile() -> bool:
     return _cache().mode == "require"
 
 
-@functools.cache
-def _ahead() -> Ahead:
-    return Ahead(_cache(), lambda key: _load(key))
+def _find(key: bytes, large: bool = False) -> Program | None:
+    found = _ahead().take(key) or _load(key)
+    if found is None:
+        return None
+    loaded, tier = found
+    _C.count(f"{tier}_hits", 1)
+    if large:
+        _ahead().found(key)
+    return loaded
 
 
-def _load(key: bytes) -> Program | None:
+def _load(key: bytes) -> tuple[Program, str] | None:
+    """A program on disk and the tier that it was found in."""
     if (found := _cache().get(key)) is None:
         return None
     payload, tier = found
     try:
         parameters, targets, serialized = pickle.loads(payload)
         foreign.register(targets)
-        executable = _C.deserialize(serialized)
+        return Program(_C.deserialize(serialized), parameters, targets), tier
     except Exception as error:  # whatever it is, the program can be compiled again
         _cache().reject(key, str(error))
         return None
-    _C.count(f"{tier}_hits", 1)
-    return Program(executable, parameters, targets)
+
+
+@functools.cache
+def _ahead() -> ahead.Ahead[tuple[Program, str]]:
+    return ahead.Ahead(_cache(), lambda key: _load(key))
 
 
 @functools.cache
