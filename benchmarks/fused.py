@@ -79,9 +79,12 @@ def memory(chosen: argparse.Namespace) -> Figures:
     for name in trainings(chosen):
         strict, fused = (peak_memory.of_a_process(name, mode) for mode in MODES)
         most = MEMORY_BOUNDS.get(name)
-        yield Figure(f"peak memory of {name}: fused / strict", fused / strict, "x", most=most)
-        yield Figure(f"peak memory of {name}: strict", strict / 1e6, "MB")
-        yield Figure(f"peak memory of {name}: fused", fused / 1e6, "MB")
+        for what, place in (("all", 0), ("tensors alone", 1)):
+            one, other = strict[place], fused[place]
+            label = f"peak memory of {name}, {what}"
+            yield Figure(f"{label}: fused / strict", other / one, "x", most=most)
+            yield Figure(f"{label}: strict", one / 1e6, "MB")
+            yield Figure(f"{label}: fused", other / 1e6, "MB")
 
 
 def losses(chosen: argparse.Namespace) -> Figures:

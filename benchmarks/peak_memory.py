@@ -9,16 +9,20 @@ import subprocess
 import sys
 
 
-def of_a_process(name: str, mode: str) -> int:
-    """Bytes, the temporary memory of programs included where the plugin tells it."""
+def of_a_process(name: str, mode: str) -> tuple[int, int]:
+    """Bytes: with the temporary memory of programs, where the plugin tells it, and of tensors."""
     command = [sys.executable, __file__, name, mode]
-    return int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    everything, tensors = map(int, printed.split())
+    return everything, tensors
 
 
-def peak_bytes(name: str, mode: str) -> int:
+def peak_bytes(name: str, mode: str) -> tuple[int, int]:
     import models
     import pairs
     import torch
+
+    from torch_tpu import _C
 
     pairs.wait_for_programs()
     with torch.tpu.set_eager_mode(mode):
@@ -28,8 +32,9 @@ def peak_bytes(name: str, mode: str) -> int:
         for _ in range(2):
             step()
         torch.tpu.synchronize()
-        return torch.tpu.max_memory_allocated()
+        stats = _C.memory_stats(0)
+        return stats["peak_bytes"], stats["peak_tensor_bytes"]
 
 
 if __name__ == "__main__":
-    print(peak_bytes(*sys.argv[1:]))
+    print(*peak_bytes(*sys.argv[1:]))
