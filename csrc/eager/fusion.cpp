@@ -281,12 +281,13 @@ bool Fusion::prepare(Fused& fused, const Trace& trace, FlushReport& told) {
     return false;
   }
   try {
+    fused.state = Fused::State::kCompiling;  // not forgotten meanwhile
     adopt(fused, compiler().compile(source));
     told.outcome = Outcome::kCompiled;
     return true;
   } catch (const std::exception& error) {
-    if (compiler().must_not_compile()) throw;
     fused.state = Fused::State::kInPieces;
+    if (compiler().must_not_compile()) throw;
     compiler().report_failed_fusion(source, error.what());
     return false;
   }
