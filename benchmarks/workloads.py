@@ -37,7 +37,8 @@ def _module(path: Path) -> ModuleType:
 
 
 _demo = functools.cache(lambda name: _module(ROOT / "examples" / f"{name}.py"))
-ARCHITECTURES = _module(ROOT / "tests" / "models" / "architectures.py").ARCHITECTURES
+architectures = _module(ROOT / "tests" / "models" / "architectures.py")
+ARCHITECTURES = architectures.ARCHITECTURES
 
 
 def chain() -> Step:
@@ -106,16 +107,6 @@ def char_gpt() -> Step:
     return step
 
 
-def _loss(output: torch.Tensor) -> torch.Tensor:
-    """Of scores by row, of an image, or of a loss per sample."""
-    if output.dim() == 1:
-        return output.mean()
-    if output.dim() == 4:
-        return F.mse_loss(output, torch.ones_like(output))
-    rows = output.flatten(0, -2)
-    return F.cross_entropy(rows, torch.arange(len(rows), device=rows.device) % rows.shape[-1])
-
-
 def architecture(name: str) -> Step:
     build, make_batch = ARCHITECTURES[name]
     torch.manual_seed(0)
@@ -125,7 +116,7 @@ def architecture(name: str) -> Step:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step() -> torch.Tensor:
-        loss = _loss(model(*batch))
+        loss = architectures.loss_of(model(*batch))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

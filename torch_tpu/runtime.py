@@ -5,11 +5,10 @@ import importlib.util
 import os
 import re
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch_tpu import environment
+from torch_tpu import environment, workers
 
 GOOGLE_VENDOR = 0x1AE0
 # PCI device numbers; Google's other devices (network cards, disks) share the vendor's.
@@ -197,7 +196,7 @@ def _load_programs_ahead() -> None:
 
         store.begin()
 
-    threading.Thread(target=begin, name="torch_tpu-begin", daemon=True).start()
+    workers.submit("load", begin)
 
 
 if __name__ == "__main__":

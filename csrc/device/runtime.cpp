@@ -57,7 +57,6 @@ void Runtime::create_client() {
   auto plugin = pjrt::Plugin::load(choice.plugin_path);
   client_ = pjrt::Client::create(std::move(plugin), choice.options);
   plugin_path_ = choice.plugin_path;
-  on_host_memory_ = client_->platform_name() == "cpu";
   for (size_t i = 0; i < client_->devices().size(); ++i) {
     devices_.push_back(std::make_unique<Device>());
   }
@@ -125,7 +124,7 @@ void Runtime::raise_failed_checks(Ordinal ordinal) {
     check.code.to_host(&code, sizeof(code)).wait();
     if (code == 0) continue;
     const Check& failed = (*check.checks)[code - 1];
-    raise_check(failed, failed.site.file != nullptr ? failed.site : check.site);
+    raise_check_(failed, failed.site.file != nullptr ? failed.site : check.site);
   }
 }
 

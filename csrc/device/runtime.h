@@ -62,6 +62,10 @@ class Runtime {
  public:
   static Runtime& get();
 
+  // What raises the Python exception that a check names, with the line that it comes from.
+  using RaiseCheck = void (*)(const Check&, const Site&);
+  void set_raise_check(RaiseCheck raise_check) { raise_check_ = raise_check; }
+
   // What runs the recorded ops of a device; until it is set there are none.
   using Flush = void (*)(Ordinal, FlushReason);
   void set_flush(Flush flush) { flush_ = flush; }
@@ -76,7 +80,6 @@ class Runtime {
   bool initialized() const { return client_ready_.load(std::memory_order_acquire); }
   bool in_bad_fork() const { return bad_fork_; }
   const std::string& plugin_path() const { return plugin_path_; }
-  bool on_host_memory() const { return on_host_memory_; }  // the CPU plugin
 
   Ordinal device_count();
   Ordinal current_device() const;
@@ -109,20 +112,14 @@ class Runtime {
   void create_client();
 
   std::function<RuntimeChoice()> resolver_;
+  RaiseCheck raise_check_ = nullptr;
   Flush flush_ = nullptr;
   std::recursive_mutex create_mutex_;
   std::shared_ptr<pjrt::Client> client_;
   std::atomic<bool> client_ready_{false};
   std::string plugin_path_;
   bool bad_fork_ = false;
-  bool on_host_memory_ = false;
   std::vector<std::unique_ptr<Device>> devices_;
 };
-
-// Raises the Python exception that a check names (IndexError, RuntimeError ...).
-[[noreturn]] void raise_check(const Check& check, const Site& site);
-// Raises it with a note that names the line; without one, the exceptions are c10's.
-using CheckRaiser = void (*)(const Check&, const Site&);
-void set_check_raiser(CheckRaiser raiser);
 
 }  // namespace torch_tpu

@@ -14,18 +14,12 @@ namespace torch_tpu {
 
 namespace {
 
-// A call that runs alone: its filled slots are the inputs, and every output is kept.
-ProgramSource source_of(const Plan& plan, const Call& call, std::span<const uint32_t> donated) {
-  ProgramSource source;
-  source.steps.push_back({&plan, {}});
+// The filled slots are the inputs of a call that runs alone.
+std::vector<Edge> edges_of(const Call& call) {
+  std::vector<Edge> edges;
   Edge input = 0;
-  for (const Slot& slot : call.slots) {
-    source.steps[0].edges.push_back(slot.value ? 2 * input++ : kUnfilled);
-  }
-  for (uint32_t place = 0; place < plan.outputs(); ++place) source.live.push_back(place);
-  source.donated.assign(donated.begin(), donated.end());
-  source.ordinal = call.ordinal;
-  return source;
+  for (const Slot& slot : call.slots) edges.push_back(slot.value ? 2 * input++ : kUnfilled);
+  return edges;
 }
 
 Outputs launch(const Program& program, Call& call) {
@@ -124,7 +118,7 @@ void execute(const Plan& plan, Call& call, int64_t length) {
     if (program) [[likely]] {
       counters().memory_hits.add(1);
     } else {
-      program = program_of(plan, source_of(plan, call, inputs));
+      program = program_of(alone(plan, edges_of(call), inputs, call.ordinal));
     }
     counters().flushes.add(1);
     call.clock.finish(Stage::kLookup);

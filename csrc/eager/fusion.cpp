@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
-#include <array>
+#include <limits>
 
 #include "device/counters.h"
 #include "device/device.h"
@@ -35,11 +35,15 @@ void append_places(std::vector<uint32_t>& signature, const std::vector<uint32_t>
 }  // namespace
 
 Fusion& Fusion::of(Ordinal ordinal) {
-  // Never destroyed: tensors that outlive main() may still be pending.
-  static auto& devices = *std::make_unique<std::array<std::unique_ptr<Fusion>, 128>>().release();
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  if (!devices[ordinal]) devices[ordinal] = std::make_unique<Fusion>(ordinal);
+  // One for every possible device, so that none is made under a lock. Never destroyed: tensors that
+  // outlive main() may still be pending.
+  static const auto& devices = *[] {
+    auto all = std::make_unique<std::vector<std::unique_ptr<Fusion>>>();
+    for (int i = 0; i <= std::numeric_limits<Ordinal>::max(); ++i) {
+      all->push_back(std::make_unique<Fusion>(static_cast<Ordinal>(i)));
+    }
+    return all.release();
+  }();
   return *devices[ordinal];
 }
 
@@ -50,10 +54,26 @@ Fusion::Lock::Lock(Fusion& fusion) : lock_(fusion.mutex_, std::try_to_lock) {
 }
 
 const Plan* Fusion::expected(const Op& op, std::string_view key) const {
-  const size_t place = trace_.nodes.size();
-  if (followed_ == nullptr || place >= followed_->plans.size()) return nullptr;
-  const Plan* plan = followed_->plans[place];
+  if (foreseen_ == nullptr) return nullptr;
+  const Plan* plan = foreseen_->plans[foreseen_place_];
   return plan->op == &op && plan->key == key ? plan : nullptr;
+}
+
+// What comes next, if all is as last time: a trace from its first node on.
+void Fusion::foresee(const Fused* fused) {
+  foreseen_ = fused;
+  foreseen_place_ = 0;
+}
+
+// Goes on to the node after this one, of the next trace where a trace will be cut only later; or
+// nowhere, where another call came than was foreseen.
+void Fusion::advance(const Plan& plan) {
+  if (foreseen_ == nullptr) return;
+  if (foreseen_->plans[foreseen_place_] != &plan) {
+    foreseen_ = nullptr;
+  } else if (++foreseen_place_ == foreseen_->plans.size()) {
+    foresee(foreseen_->next);
+  }
 }
 
 void Fusion::record(const Plan& plan, Call& call) {
@@ -66,11 +86,17 @@ void Fusion::record(const Plan& plan, Call& call) {
     const size_t first = trace_.outputs.size();
     trace_.append(plan, call);
     values.append(trace_.outputs.begin() + first, trace_.outputs.end());
-    follow();
-    const bool wanted = followed_ == nullptr || !plan.checks.empty();
-    trace_.sites.push_back(wanted ? current_site() : followed_->sites[trace_.nodes.size() - 1]);
+    trace_.sites.push_back(site_of(plan));
+    advance(plan);
   }
   deliver(plan, call, {values.data(), values.size()});
+}
+
+// The line of a call. One that was foreseen came from the same line last time; where an error may
+// name it, it must be this one's.
+Site Fusion::site_of(const Plan& plan) const {
+  const bool known = foreseen_ != nullptr && foreseen_->plans[foreseen_place_] == &plan;
+  return known && plan.checks.empty() ? foreseen_->sites[foreseen_place_] : current_site();
 }
 
 void Fusion::watch_backward() {
@@ -106,18 +132,7 @@ void Fusion::run_chunks() {
     throw;
   }
   trace_.take(whole, begin, static_cast<uint32_t>(whole.nodes.size()), last_uses);
-  followed_ = nullptr;
-}
-
-// Whether the trace goes on as the one that it has been like.
-void Fusion::follow() {
-  if (followed_ == nullptr) return;
-  const size_t first = trace_.nodes.back().first_edge - 1;
-  const auto& words = trace_.signature;
-  if (words.size() > followed_->node_words ||
-      !std::equal(words.begin() + first, words.end(), followed_->signature.begin() + first)) {
-    left_ = std::exchange(followed_, nullptr);
-  }
+  for (const Node& node : trace_.nodes) advance(*node.plan);
 }
 
 void Fusion::flush(FlushReason reason) {
@@ -143,23 +158,19 @@ void Fusion::run(Trace trace, FlushReason reason) {
   counters().flushes.add(1);
   FlushReport told{reason, Outcome::kNothing, trace.nodes.size()};
   try {
-    std::vector<uint32_t> live = trace.live();
-    if (explaining()) [[unlikely]] {
+    if (explaining()) [[unlikely]]
       told.site = current_site();
-      told.kept = live.size();
-      for (uint32_t place : live) told.bytes += trace.outputs[place]->bytes();
-    }
-    if (!live.empty() || trace.checks) {  // else nobody can tell whether it ran
-      Fused& fused = seen(trace, std::move(live), told);
-      if (prepare(fused, trace, told)) {
-        run_whole(fused, trace);
-      } else {
-        run_in_pieces(trace);
-      }
+    Fused& fused = seen(trace, told);
+    if (fused.live.empty() && !trace.checks) {
+      told.outcome = Outcome::kNothing;  // nobody can tell whether it ran
+    } else if (ProgramPtr program = prepare(fused, trace, told)) {
+      run_whole(*program, fused, trace);
+    } else {
+      run_in_pieces(trace);
     }
   } catch (const std::exception& error) {
-    previous_ = followed_ = nullptr;
-    left_ = nullptr;
+    previous_ = nullptr;
+    foreseen_ = nullptr;
     trace.fail_pending(error.what());
     throw;
   }
@@ -170,36 +181,37 @@ void Fusion::run(Trace trace, FlushReason reason) {
   release_collected();
 }
 
-// The trace's entry among those seen before; it is what to follow until it turns out otherwise.
-Fused& Fusion::seen(Trace& trace, std::vector<uint32_t> live, FlushReport& told) {
-  std::vector<uint32_t> donated = trace.unshared_inputs();
+// The trace's entry among those seen before. What followed it last time is foreseen from now on.
+Fused& Fusion::seen(Trace& trace, FlushReport& told) {
+  std::vector<uint32_t> live = trace.live(), donated = trace.unshared_inputs();
+  if (explaining()) [[unlikely]] {
+    told.kept = live.size();
+    for (uint32_t place : live) told.bytes += trace.outputs[place]->bytes();
+  }
   std::vector<uint32_t>& signature = trace.signature;
   const size_t node_words = signature.size();
   append_places(signature, live);
   append_places(signature, donated);
-  Fused* fused = followed_;
+  Fused* fused = previous_ != nullptr ? previous_->next : nullptr;
   if (fused == nullptr || fused->signature != signature) {
-    if (fused != nullptr) left_ = fused;
     auto found = fused_.find(bytes_of(signature));
-    fused = found != fused_.end() ? found->second.get() : &remember(trace, node_words, told);
-    if (fused->live.empty() && fused->sightings == 0) {
-      fused->live = std::move(live);
-      fused->donated = std::move(donated);
-    }
+    fused = found != fused_.end() ? found->second.get()
+                                  : &remember(trace, std::move(live), std::move(donated), told);
   }
   signature.resize(node_words);
-  left_ = nullptr;
   if (previous_ != nullptr) previous_->next = fused;
   previous_ = fused;
-  followed_ = fused->next;
+  foresee(fused->next);
   return *fused;
 }
 
-Fused& Fusion::remember(const Trace& trace, size_t node_words, FlushReport& told) {
+Fused& Fusion::remember(const Trace& trace, std::vector<uint32_t> live,
+                        std::vector<uint32_t> donated, FlushReport& told) {
   if (fused_.size() >= kRememberedTraces) forget_unused();
   auto made = std::make_unique<Fused>();
   made->signature = trace.signature;
-  made->node_words = node_words;
+  made->live = std::move(live);
+  made->donated = std::move(donated);
   made->sites = trace.sites;
   for (size_t i = 0; i < trace.nodes.size(); ++i) {
     const Plan* plan = trace.nodes[i].plan;
@@ -211,8 +223,10 @@ Fused& Fusion::remember(const Trace& trace, size_t node_words, FlushReport& told
     }
   }
   Structure& structure = structures_[made->structure];
-  if (explaining()) [[unlikely]]
-    tell_difference(*made, structure.latest != nullptr ? structure.latest : left_, told);
+  if (explaining()) [[unlikely]] {
+    const Fused* foreseen = previous_ != nullptr ? previous_->next : nullptr;
+    tell_difference(*made, structure.latest != nullptr ? structure.latest : foreseen, told);
+  }
   structure.latest = made.get();
   Fused& fused = *made;
   fused_.emplace(bytes_of(fused.signature), std::move(made));
@@ -233,41 +247,40 @@ void Fusion::tell_difference(const Fused& made, const Fused* nearest, FlushRepor
   if (before != nearest->plans.end()) told.before = *before;
 }
 
-// Whether the trace's program can run now. Otherwise its ops run one by one, and a program is on
-// its way unless the shapes change too often to be worth one.
-bool Fusion::prepare(Fused& fused, const Trace& trace, FlushReport& told) {
+// The trace's program, if it can run now. Otherwise its ops run one by one, and a program is on its
+// way unless the shapes change too often to be worth one.
+ProgramPtr Fusion::prepare(Fused& fused, const Trace& trace, FlushReport& told) {
   if (fused.state == Fused::State::kReady) {
-    if (fused.program->loaded()) {
+    if (ProgramPtr program = fused.program->load()) {
       if (std::exchange(fused.unproven, false)) structures_[fused.structure].unproven -= 1;
       told.outcome = Outcome::kHit;
       counters().memory_hits.add(1);
-      return true;
+      return program;
     }
     fused.state = Fused::State::kSeen;
     fused.sightings = 0;
   }
   told.outcome = Outcome::kInPieces;
   if (fused.state == Fused::State::kCompiling) told.outcome = Outcome::kWaiting;
-  if (fused.state != Fused::State::kSeen || fused.plans.size() == 1) return false;
+  if (fused.state != Fused::State::kSeen || fused.plans.size() == 1) return nullptr;
   fused.sightings += 1;
   const ProgramSource source = trace.source(fused.live, fused.donated);
   CompileTurn turn;
   if (fused.sightings == 1) {
     if (ProgramPtr stored = compiler().find_stored(source)) {
       told.outcome = Outcome::kStored;
-      adopt(fused, std::move(stored));
-      return true;
+      return adopt(fused, std::move(stored));
     }
   }
   Structure& structure = structures_[fused.structure];
   if (structure.unproven >= kUnprovenPrograms && fused.sightings == 1) {
     told.outcome = Outcome::kChurning;
-    return false;
+    return nullptr;
   }
   structure.unproven += 1;
   fused.unproven = true;
-  const bool pieces_exist = std::ranges::all_of(
-      fused.plans, [](const Plan* plan) { return plan->programs.any() != nullptr; });
+  const bool pieces_exist =
+      std::ranges::all_of(fused.plans, [](const Plan* plan) { return plan->programs.any(); });
   if (async_compile && pieces_exist) {
     told.outcome = Outcome::kCompiling;
     fused.state = Fused::State::kCompiling;
@@ -278,33 +291,33 @@ bool Fusion::prepare(Fused& fused, const Trace& trace, FlushReport& told) {
         fused.state = Fused::State::kInPieces;
       }
     });
-    return false;
+    return nullptr;
   }
   try {
     fused.state = Fused::State::kCompiling;  // not forgotten meanwhile
-    adopt(fused, compiler().compile(source));
+    ProgramPtr program = adopt(fused, compiler().compile(source));
     told.outcome = Outcome::kCompiled;
-    return true;
+    return program;
   } catch (const std::exception& error) {
     fused.state = Fused::State::kInPieces;
     if (compiler().must_not_compile()) throw;
     compiler().report_failed_fusion(source, error.what());
-    return false;
+    return nullptr;
   }
 }
 
-void Fusion::adopt(Fused& fused, ProgramPtr program) {
-  keep_resident(program);
-  fused.program = std::move(program);
+ProgramPtr Fusion::adopt(Fused& fused, ProgramPtr program) {
+  fused.program = keep_resident(program);
   fused.state = Fused::State::kReady;
+  return program;
 }
 
-void Fusion::run_whole(const Fused& fused, Trace& trace) {
+void Fusion::run_whole(const Program& program, const Fused& fused, Trace& trace) {
   c10::SmallVector<PJRT_Buffer*, 32> inputs;
   for (const ValuePtr& input : trace.inputs) inputs.push_back(input->buffer().get());
-  Outputs outputs = fused.program->launch({inputs.data(), inputs.size()},
-                                          {trace.ints, trace.floats, trace.random}, trace.ordinal,
-                                          fused.plans.back()->op->name.c_str());
+  Outputs outputs =
+      program.launch({inputs.data(), inputs.size()}, {trace.ints, trace.floats, trace.random},
+                     trace.ordinal, fused.plans.back()->op->name.c_str());
   for (uint32_t input : fused.donated) trace.inputs[input].reset();
   const PJRT_Api* api = Runtime::get().client().plugin()->api();
   size_t place = 0;
@@ -326,8 +339,8 @@ void Fusion::forget_unused() {
     fused->unproven = false;
   }
   structures_.clear();
-  previous_ = followed_ = nullptr;
-  left_ = nullptr;
+  previous_ = nullptr;
+  foreseen_ = nullptr;
 }
 
 void register_fusion() {

@@ -16,13 +16,12 @@ struct Fused {
   enum class State : uint8_t { kSeen, kCompiling, kReady, kInPieces };
 
   std::vector<uint32_t> signature;  // the trace's, then counts and places of live and donated
-  size_t node_words = 0;            // how much of the signature is the trace's
   std::vector<const Plan*> plans;
   std::vector<uint32_t> live, donated;
   std::vector<Check> checks;
   std::vector<Site> sites;  // of the nodes, as they were recorded first
   std::atomic<State> state{State::kSeen};
-  ProgramPtr program;
+  ResidentPtr program;
   uint64_t structure = 0;  // of the ops without their shapes
   uint32_t sightings = 0;
   bool unproven = false;  // compiled, and never came again
@@ -50,18 +49,21 @@ class Fusion {
   void flush(FlushReason reason);
 
  private:
+  Site site_of(const Plan& plan) const;
   void watch_backward();
   void cut(const Plan& plan);
   void run_chunks();
   Trace take_trace();
   void run(Trace trace, FlushReason reason);
-  void follow();
-  Fused& seen(Trace& trace, std::vector<uint32_t> live, FlushReport& told);
-  Fused& remember(const Trace& trace, size_t node_words, FlushReport& told);
+  void foresee(const Fused* fused);
+  void advance(const Plan& plan);
+  Fused& seen(Trace& trace, FlushReport& told);
+  Fused& remember(const Trace& trace, std::vector<uint32_t> live, std::vector<uint32_t> donated,
+                  FlushReport& told);
   static void tell_difference(const Fused& made, const Fused* nearest, FlushReport& told);
-  bool prepare(Fused& fused, const Trace& trace, FlushReport& told);
-  static void adopt(Fused& fused, ProgramPtr program);
-  static void run_whole(const Fused& fused, Trace& trace);
+  ProgramPtr prepare(Fused& fused, const Trace& trace, FlushReport& told);
+  static ProgramPtr adopt(Fused& fused, ProgramPtr program);
+  static void run_whole(const Program& program, const Fused& fused, Trace& trace);
   static void run_in_pieces(Trace& trace);
   void forget_unused();
 
@@ -78,9 +80,9 @@ class Fusion {
     const Fused* latest = nullptr;
   };
   std::unordered_map<uint64_t, Structure> structures_;
-  Fused* previous_ = nullptr;
-  Fused* followed_ = nullptr;    // what the trace has been like so far
-  const Fused* left_ = nullptr;  // what it was like until it went another way
+  Fused* previous_ = nullptr;        // the last one that ran
+  const Fused* foreseen_ = nullptr;  // what comes next if all is as last time: a node of this one
+  size_t foreseen_place_ = 0;
 };
 
 // Whether new programs compile on a background thread while their ops run one by one.

@@ -6,8 +6,6 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
-#include <ATen/ops/masked_select.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -132,22 +130,6 @@ at::Tensor& set_nothing(at::Tensor& self) {
   return set_storage_offset(self, nothing.storage(), 0, {0}, c10::IntArrayRef());
 }
 
-// An `out=` of a length that values decide takes the result of the functional op.
-at::Tensor& give(at::Tensor& out, const at::Tensor& result) {
-  TORCH_CHECK(out.scalar_type() == result.scalar_type(), "Expected out tensor to have dtype ",
-              result.scalar_type(), " but got ", out.scalar_type(), " instead");
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
-}
-
-at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
-  return give(out, at::nonzero(self));
-}
-
-at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
-  return give(out, at::masked_select(self, mask));
-}
-
 // Values free themselves when the last program that reads them is done.
 void record_stream(at::Tensor&, c10::Stream) {}
 
@@ -169,8 +151,6 @@ void register_native_kernels(torch::Library& library) {
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   library.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   library.impl("set_", TORCH_FN(set_nothing));
-  library.impl("nonzero.out", TORCH_FN(nonzero_out));
-  library.impl("masked_select.out", TORCH_FN(masked_select_out));
   library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   library.impl("record_stream", TORCH_FN(record_stream));
 }

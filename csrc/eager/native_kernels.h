@@ -6,6 +6,7 @@
 namespace torch_tpu {
 
 void register_native_kernels(torch::Library& library);  // factories, views, storages
-void register_copy_kernels(torch::Library& library);    // between host and devices
+void register_copy_kernels(torch::Library& library);
+void register_decided_lengths(torch::Library& library);  // their out=
 
 }  // namespace torch_tpu

@@ -32,11 +32,7 @@ class Pieces {
     drop_after(place);
     std::vector<uint32_t> donated = donated_of(node, values);
     ProgramPtr program = find(plan, donated);
-    if (!program) {
-      std::vector<uint32_t> all;
-      for (uint32_t output = 0; output < plan.outputs(); ++output) all.push_back(output);
-      program = program_of(plan, {{{&plan, edges}}, all, donated, trace_.ordinal});
-    }
+    if (!program) program = program_of(alone(plan, std::move(edges), donated, trace_.ordinal));
     Outputs outputs =
         program->launch({inputs.data(), inputs.size()},
                         {trace_.ints_of(place), trace_.floats_of(place), plan.op->random},

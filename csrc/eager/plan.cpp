@@ -22,7 +22,16 @@ Compiler& compiler() { return *compiler_slot(); }
 
 CompileTurn::CompileTurn() : lock_(compile_mutex()) {}
 
-ProgramPtr program_of(const Plan& plan, const ProgramSource& source) {
+ProgramSource alone(const Plan& plan, std::vector<Edge> edges, std::span<const uint32_t> donated,
+                    Ordinal ordinal) {
+  ProgramSource source{{}, {}, {donated.begin(), donated.end()}, ordinal};
+  source.steps.push_back({&plan, std::move(edges)});
+  for (uint32_t place = 0; place < plan.outputs(); ++place) source.live.push_back(place);
+  return source;
+}
+
+ProgramPtr program_of(const ProgramSource& source) {
+  const Plan& plan = *source.steps[0].plan;
   CompileTurn turn;
   if (ProgramPtr found = plan.programs.find(source.donated)) return found;
   ProgramPtr made = compiler().compile(source);

@@ -83,6 +83,10 @@ struct ProgramSource {
   Ordinal ordinal;
 };
 
+// What the program of a call that runs alone is made from: every output is kept.
+ProgramSource alone(const Plan& plan, std::vector<Edge> edges, std::span<const uint32_t> donated,
+                    Ordinal ordinal);
+
 // The Python side, for what is not known yet. Takes the GIL.
 class Compiler {
  public:
@@ -117,7 +121,7 @@ class CompileTurn {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-// The plan's program for these donated inputs, made where there is none.
-ProgramPtr program_of(const Plan& plan, const ProgramSource& source);
+// The program of a source that `alone` gave, made where its plan has none.
+ProgramPtr program_of(const ProgramSource& source);
 
 }  // namespace torch_tpu

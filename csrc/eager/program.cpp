@@ -14,14 +14,16 @@ namespace torch_tpu {
 
 namespace {
 
-// Every program of the process, to find the one that ran longest ago.
+// Every program that memory holds, to find the one that ran longest ago.
 class Residents {
  public:
-  void add(const ProgramPtr& program) {
+  ResidentPtr add(ProgramPtr program) {
+    auto resident = std::make_shared<std::atomic<ProgramPtr>>(std::move(program));
     std::lock_guard lock(mutex_);
-    std::erase_if(programs_, [](const std::weak_ptr<Program>& each) { return gone(each); });
-    programs_.push_back(program);
-    while (programs_.size() > max_) evict_oldest();
+    std::erase_if(residents_, [](const Weak& each) { return last_launch(each) == kGone; });
+    residents_.push_back(resident);
+    while (residents_.size() > max_) evict_oldest();
+    return resident;
   }
   void set_max(size_t max) {
     std::lock_guard lock(mutex_);
@@ -34,27 +36,25 @@ class Residents {
   }
 
  private:
-  static bool gone(const std::weak_ptr<Program>& each) {
-    ProgramPtr program = each.lock();
-    return !program || !program->loaded();
+  using Weak = std::weak_ptr<std::atomic<ProgramPtr>>;
+  static constexpr uint64_t kGone = 0;  // launches count from 1
+
+  static uint64_t last_launch(const Weak& each) {
+    const ResidentPtr resident = each.lock();
+    const ProgramPtr program = resident ? resident->load() : nullptr;
+    return program ? program->last_launch() : kGone;
   }
   void evict_oldest() {
-    auto last_launch = [](const std::weak_ptr<Program>& each) {
-      ProgramPtr program = each.lock();
-      return program ? program->last_launch() : 0;
-    };
-    auto oldest = std::ranges::min_element(programs_.begin(), programs_.end() - 1, {}, last_launch);
-    if (leaving_) leaving_->unload();
-    leaving_ = oldest->lock();
-    if (leaving_) leaving_->evict();
-    programs_.erase(oldest);
+    // The last one is about to run.
+    auto oldest = std::ranges::min_element(residents_.begin(), residents_.end() - 1, {},
+                                           [](const Weak& each) { return last_launch(each); });
+    if (const ResidentPtr resident = oldest->lock()) resident->store(nullptr);
+    residents_.erase(oldest);
   }
 
   std::mutex mutex_;
   size_t max_ = 4096;
-  std::vector<std::weak_ptr<Program>> programs_;
-  // The last one evicted: another thread may have been about to run it.
-  ProgramPtr leaving_;
+  std::vector<Weak> residents_;
 };
 
 uint64_t next_launch() {
@@ -178,30 +178,28 @@ Outputs Program::launch(std::span<PJRT_Buffer* const> inputs, const Numbers& num
 ProgramPtr Programs::find(std::span<const uint32_t> donated) const {
   std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) {
-    if (std::ranges::equal(entry.donated, donated)) {
-      return entry.program->loaded() ? entry.program : nullptr;
-    }
+    if (std::ranges::equal(entry.donated, donated)) return entry.program->load();
   }
   return nullptr;
 }
 
-ProgramPtr Programs::any() const {
+bool Programs::any() const {
   std::lock_guard lock(mutex_);
-  for (const Entry& entry : entries_) {
-    if (entry.program->loaded()) return entry.program;
-  }
-  return nullptr;
+  return std::ranges::any_of(entries_,
+                             [](const Entry& entry) { return entry.program->load() != nullptr; });
 }
 
 void Programs::add(std::span<const uint32_t> donated, ProgramPtr program) {
-  keep_resident(program);
+  ResidentPtr resident = keep_resident(std::move(program));
   std::lock_guard lock(mutex_);
   std::erase_if(entries_,
                 [&](const Entry& entry) { return std::ranges::equal(entry.donated, donated); });
-  entries_.push_back({{donated.begin(), donated.end()}, std::move(program)});
+  entries_.push_back({{donated.begin(), donated.end()}, std::move(resident)});
 }
 
-void keep_resident(const ProgramPtr& program) { Residents::instance().add(program); }
+ResidentPtr keep_resident(ProgramPtr program) {
+  return Residents::instance().add(std::move(program));
+}
 
 void set_max_programs(size_t count) { Residents::instance().set_max(count); }
 

@@ -33,12 +33,6 @@ class Program {
  public:
   Program(std::shared_ptr<pjrt::Executable> executable, std::vector<Parameter> parameters);
 
-  // False once it was evicted: it must be made again.
-  bool loaded() const { return !evicted_.load(std::memory_order_relaxed); }
-  void evict() { evicted_ = true; }
-  // Lets the executable of an evicted program go. Later than evict(), because another thread may
-  // have been about to run it.
-  void unload() { executable_.reset(); }
   uint64_t last_launch() const { return last_launch_.load(std::memory_order_relaxed); }
 
   // Runs it, asynchronously; the results are the caller's. Throws OutOfMemoryError and RuntimeError
@@ -57,35 +51,38 @@ class Program {
   template <typename Number>
   BufferPtr upload(std::span<const Number> numbers, Memo& memo, Ordinal ordinal, bool random) const;
 
-  std::shared_ptr<pjrt::Executable> executable_;
-  std::atomic<bool> evicted_{false};
-  std::vector<Parameter> parameters_;
+  const std::shared_ptr<pjrt::Executable> executable_;
+  const std::vector<Parameter> parameters_;
   mutable std::atomic<uint64_t> last_launch_{0};
   mutable Memo ints_, floats_;
 };
 
 using ProgramPtr = std::shared_ptr<Program>;
 
+// A program for as long as memory holds it; null once it was evicted and must be made again. Who
+// takes it out may run it whatever becomes of the place.
+using ResidentPtr = std::shared_ptr<std::atomic<ProgramPtr>>;
+
+// Counts a program among those that memory holds. Beyond the maximum, the one that ran longest ago
+// is evicted.
+ResidentPtr keep_resident(ProgramPtr program);
+void set_max_programs(size_t count);
+
 // A plan's programs by the inputs that they may reuse.
 class Programs {
  public:
   // Null where there is none, or where it was evicted.
   ProgramPtr find(std::span<const uint32_t> donated) const;
-  ProgramPtr any() const;
+  bool any() const;
   void add(std::span<const uint32_t> donated, ProgramPtr program);
 
  private:
   struct Entry {
     std::vector<uint32_t> donated;
-    ProgramPtr program;
+    ResidentPtr program;
   };
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
 };
-
-// Counts a program among those that memory holds.
-void keep_resident(const ProgramPtr& program);
-// How many programs memory may hold; beyond that the one that ran longest ago is evicted.
-void set_max_programs(size_t count);
 
 }  // namespace torch_tpu

@@ -107,6 +107,7 @@ void register_kernels() {
   }
   register_native_kernels(library);
   register_copy_kernels(library);
+  register_decided_lengths(library);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) continue;

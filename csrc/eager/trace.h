@@ -16,7 +16,6 @@ struct Node {
   uint32_t first_int, first_float;
 };
 
-// When each Value of a trace is read last: the place of a node.
 struct LastUses;
 
 class Trace {
@@ -72,6 +71,7 @@ class Trace {
   static uint64_t next_serial();
 };
 
+// When each Value of a trace is read last: the place of a node.
 struct LastUses {
   static constexpr uint32_t kNever = UINT32_MAX;
   std::vector<uint32_t> inputs, outputs;

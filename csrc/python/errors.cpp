@@ -31,6 +31,6 @@ void raise_with_line(const Check& check, const Site& site) {
 
 }  // namespace
 
-void register_errors() { set_check_raiser(&raise_with_line); }
+void register_errors() { Runtime::get().set_raise_check(&raise_with_line); }
 
 }  // namespace torch_tpu

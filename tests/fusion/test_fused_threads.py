@@ -37,13 +37,13 @@ def test_eight_threads_that_share_a_device_get_their_own_results(asynchronous):
     _C.set_async_compile(asynchronous)
 
     def work(number):
-        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(number))
+        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(number)) / 4
         leaf, device_leaf = x.clone().requires_grad_(), x.to(DEVICE).requires_grad_()
         for _ in range(10):
             for each in (leaf, device_leaf):
                 each.grad = None
                 (each @ each.T).tanh().mul(number + 0.5).sum().backward()
-            torch.testing.assert_close(device_leaf.grad.cpu(), leaf.grad, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(device_leaf.grad.cpu(), leaf.grad)
 
     in_threads(8, work)
 
@@ -79,7 +79,7 @@ def test_backward_on_autograds_own_threads_agrees_with_the_cpu():
         for _ in range(3):
             model(rows.to(device)).square().mean().backward()
     for got, expected in zip(gradients(models[1]), gradients(models[0]), strict=True):
-        torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(got.cpu(), expected)
 
 
 def test_a_hook_that_reads_a_value_in_backward_sees_it():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from architectures import ARCHITECTURES
+from architectures import ARCHITECTURES, loss_of
 from counting import DEVICE
 from torch import nn
 from torch.nn import functional as F
@@ -12,15 +12,6 @@ from torch_tpu import _C
 
 STEPS = 50
 NAMES = ("mlp", "resnet", "unet", "gpt", "llama", "vit", "lstm", "vae", "dlrm")
-
-
-def loss_of(output):
-    if output.dim() == 1:
-        return output.mean()
-    if output.dim() == 4:
-        return F.mse_loss(output, torch.ones_like(output))
-    flat = output.flatten(0, -2)
-    return F.cross_entropy(flat, torch.arange(len(flat), device=flat.device) % flat.shape[-1])
 
 
 def losses(name, mode, steps=STEPS):

@@ -77,7 +77,7 @@ def test_a_later_process_lowers_and_compiles_nothing_and_never_imports_jax(proce
 
 def test_programs_that_were_made_in_the_background_serve_the_next_process(run_python, tmp_path):
     environment = {"TORCH_TPU_CACHE_DIR": str(tmp_path)} | FUSED
-    finish = "\nfrom torch_tpu.compiler import background\nbackground._executor().shutdown()\n"
+    finish = "\nfrom torch_tpu import workers\nworkers.submit('compile', lambda: None).result()\n"
     _, _, expected = json.loads(run_python(SCRIPT + finish, **environment))
     later, later_jax, results = json.loads(run_python(SCRIPT, **environment))
     assert (later["compiles"], later["lowerings"], later_jax) == (0, 0, False)

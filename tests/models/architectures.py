@@ -235,3 +235,13 @@ ARCHITECTURES = {
     "vae": (VAE, _noisy_rows),
     "dlrm": (DLRM, _clicks),
 }
+
+
+def loss_of(output):
+    """Cross entropy against a fixed pattern of classes; a per-sample loss as it is."""
+    if output.dim() == 1:
+        return output.mean()
+    if output.dim() == 4:
+        return F.mse_loss(output, torch.ones_like(output))
+    flat = output.flatten(0, -2)
+    return F.cross_entropy(flat, torch.arange(len(flat), device=flat.device) % flat.shape[-1])

@@ -6,15 +6,14 @@ there is a device, and while a program runs, the one that followed it last time.
 
 from __future__ import annotations
 
-import functools
 import os
 import pickle
 import sys
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from torch_tpu import workers
 from torch_tpu.compiler.cache import ProgramCache
 
 Loaded = TypeVar("Loaded")
@@ -54,25 +53,10 @@ class Ahead(Generic[Loaded]):
             return
         following = pickle.loads(found[0])
         if following not in self.coming:
-            coming = in_background(lambda: self.load(following))
+            coming = workers.submit("load", lambda: self.load(following))
             if coming is not None:
                 self.coming[following] = coming
 
 
 def _after(key: bytes) -> bytes:
     return b"after:" + key
-
-
-def in_background(work: Callable[[], Loaded]) -> Future[Loaded] | None:
-    """Run on the loading thread; None where the interpreter is about to end."""
-    try:
-        return _executor().submit(work)
-    except RuntimeError:
-        return None
-
-
-@functools.cache
-def _executor() -> ThreadPoolExecutor:
-    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch_tpu-load")
-    threading._register_atexit(lambda: executor.shutdown(wait=False, cancel_futures=True))
-    return executor

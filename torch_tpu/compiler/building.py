@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -160,12 +161,10 @@ def _first_failure(codes: list[tuple[Array, int]]) -> Array:
 
 def _functions(trace: Trace) -> dict[bytes, Callable[..., list[Array]]]:
     """The function of each call by key; one that comes again is traced and lowered once."""
-    functions: dict[bytes, Callable[..., list[Array]]] = {}
-    for step in trace.steps:
-        function = _function(step.plan, trace.asks_size)
-        known = functions.get(step.plan.key)
-        functions[step.plan.key] = function if known is None else jax.jit(function)
-    return functions
+    times = collections.Counter(step.plan.key for step in trace.steps)
+    plans = {step.plan.key: step.plan for step in trace.steps}
+    functions = {key: _function(each, trace.asks_size) for key, each in plans.items()}
+    return {key: jax.jit(each) if times[key] > 1 else each for key, each in functions.items()}
 
 
 def _function(made: Plan, asks_size: bool) -> Callable[..., list[Array]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -47,10 +48,9 @@ def program(trace: Trace, make: Callable[[], Program] | None) -> Program | None:
     return made
 
 
-@functools.cache
 def begin() -> None:
-    """Start loading what the script will need first, on another thread; once per process."""
-    ahead.in_background(lambda: _ahead().begin())
+    """Start loading what the script will need first."""
+    _ahead().begin()
 
 
 def must_not_compile() -> bool:
@@ -83,13 +83,25 @@ def _load(key: bytes) -> tuple[Program, str] | None:
         return None
 
 
-@functools.cache
 def _ahead() -> ahead.Ahead[tuple[Program, str]]:
-    return ahead.Ahead(_cache(), lambda key: _load(key))
+    return _tiers()[1]
+
+
+def _cache() -> cache.ProgramCache:
+    return _tiers()[0]
+
+
+# Two threads may ask first: the loading one and the user's.
+_making = threading.RLock()
+
+
+def _tiers() -> tuple[cache.ProgramCache, ahead.Ahead[tuple[Program, str]]]:
+    with _making:
+        return _made_once()
 
 
 @functools.cache
-def _cache() -> cache.ProgramCache:
+def _made_once() -> tuple[cache.ProgramCache, ahead.Ahead[tuple[Program, str]]]:
     current = cache.current()
     current.set_namespace(
         cache.namespace(
@@ -100,4 +112,4 @@ def _cache() -> cache.ProgramCache:
             extension=hashlib.sha256(Path(_C.__file__).read_bytes()).hexdigest()[:32],
         )
     )
-    return current
+    return current, ahead.Ahead(current, lambda key: _load(key))

@@ -60,10 +60,11 @@ class Trace:
         parts = [b"program", struct.pack("<?qq", self.asks_size, self.ordinal, len(self.steps))]
         known: dict[bytes, int] = {}
         for step in self.steps:
-            place = known.setdefault(step.plan.key, len(known))
-            parts.append(_packed((place, *step.edges)))
-            if place == len(known) - 1:
-                parts.append(step.plan.key)
+            key = step.plan.key
+            if key not in known:
+                known[key] = len(known)
+                parts += [struct.pack("<q", len(key)), key]
+            parts.append(_packed((known[key], *step.edges)))
         return b"".join([*parts, _packed(self.live), _packed(self.donated)])
 
     def inputs(self) -> list[Slot]:
