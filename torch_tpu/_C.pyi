@@ -98,6 +98,7 @@ def compile(
     mlir: bytes, ordinal: int, flags: Sequence[tuple[str, bool | int | float | str]] = ()
 ) -> Executable:
     """``flags`` are XLA's, by their names without dashes, for this program alone."""
+
 def deserialize(serialized: bytes) -> Executable: ...
 
 class Graph:

@@ -69,7 +69,7 @@ class Node:
 
     def refs(self) -> Iterator[Ref]:
         """The values that it reads."""
-        yield from _leaves((self.args, self.kwargs), Ref)
+        yield from refs_in((self.args, self.kwargs))
 
     def graphs(self) -> Iterator[Graph]:
         """The graphs that a higher-order operator runs."""
@@ -125,6 +125,11 @@ def _leaves(value: Any, kind: type) -> Iterator[Any]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _leaves(each, kind)
+
+
+def refs_in(value: Any) -> Iterator[Ref]:
+    """The references in an argument or in outputs."""
+    return _leaves(value, Ref)
 
 
 def is_random(target: str) -> bool:

@@ -20,6 +20,8 @@ Array = Any
 Operator = Callable[..., Any]
 
 _OPERATORS: dict[str, Operator] = {}
+# Functions of sizes and of structures: they run as they are.
+_ON_SIZES = ("_operator", "math", "torch")
 
 
 def operator(*names: str) -> Callable[[Operator], Operator]:
@@ -32,9 +34,15 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
     return register
 
 
-def has_operator(name: str) -> bool:
-    """Whether nodes with this target, which is no ATen op, can be part of a program."""
-    return name in _OPERATORS
+def lowers(name: str) -> bool:
+    """Whether nodes with this target can be part of a program."""
+    if name in _OPERATORS or name == COPY:
+        return True
+    target = target_of(name)
+    if not isinstance(target, torch._ops.OpOverload):
+        return target.__module__ in _ON_SIZES
+    rule = rule_for(target)
+    return rule is not None and rule.size is None and not target._schema.is_mutable
 
 
 class GraphError(RuntimeError):
@@ -170,4 +178,4 @@ def is_contiguous(meta: TensorMeta) -> bool:
         return torch.empty_strided(meta.sizes, meta.strides, device="meta").is_contiguous()
 
 
-__all__ = ["GraphError", "Interpreter", "Site", "State", "has_operator", "operator", "promised"]
+__all__ = ["GraphError", "Interpreter", "Site", "State", "lowers", "operator", "promised"]

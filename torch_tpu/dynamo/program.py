@@ -136,7 +136,7 @@ class Numbers:
                 self.of_input[place] = floats
                 floats += 2 if kind == "complex" else 1
         self.seed = ints
-        ints += 2 * ((source.graph.draws > 0))
+        ints += 2 * (source.graph.draws > 0)
         self.counts = (ints, floats)
 
 
@@ -169,4 +169,3 @@ def _compile(source: GraphSource) -> Program:
     from torch_tpu.dynamo import tracing
 
     return tracing.compile_graph(source)
-

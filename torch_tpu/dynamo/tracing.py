@@ -42,9 +42,7 @@ def compile_graph(source: GraphSource) -> Program:
 def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> list[Array]:
     """The new tensors' values, the written storages' values, the checks' code."""
     numbers, graph = source.numbers, source.graph
-    windows = {
-        place: inputs["ints"][number] for place, number in numbers.offsets.items()
-    }
+    windows = {place: inputs["ints"][number] for place, number in numbers.offsets.items()}
     bases, values = [], []
     filled = 0
     bindings = iter(source.bindings)
