@@ -15,6 +15,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.saved_states import describe_states
 
 
 def tpu(
@@ -41,9 +42,11 @@ def compile_graph(
     module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options
 ) -> CompiledGraph:
     """A graph of functional ATen ops as a callable."""
+    ordinal = ordinal_of(module)
+    describe_states(module, torch.device("tpu", ordinal))
     reader = Reader()
     graph = reader.read(module)
-    return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
+    return CompiledGraph(graph, reader.constants, options, ordinal)
 
 
 def ordinal_of(module: fx.GraphModule) -> int:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import program
-from torch_tpu.dynamo.graph import Graph, Node, Ref, TensorMeta, target_of
+from torch_tpu.dynamo.graph import Callee, Graph, Node, Ref, TensorMeta, target_of
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
 from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
@@ -169,13 +169,32 @@ class _HostStep:
 
 
 def _resolved(argument: Any, values: dict[int, Any]) -> Any:
-    return tree_map(lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument)
+    def resolve(leaf: Any) -> Any:
+        if isinstance(leaf, Ref):
+            return values[leaf.place]
+        if isinstance(leaf, Callee):
+            return target_of(leaf.name)
+        return functools.partial(_run_on_host, leaf) if isinstance(leaf, Graph) else leaf
+
+    return tree_map(resolve, argument)
+
+
+def _run_on_host(graph: Graph, *inputs: Any) -> Any:
+    """A graph inside, op by op."""
+    values = dict(enumerate(inputs))
+    for place, node in enumerate(graph.nodes, len(inputs)):
+        target = target_of(node.target)
+        values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
+    outputs = _resolved(graph.outputs, values)
+    return outputs[0] if graph.single else outputs
 
 
 def can_lower(node: Node) -> bool:
     """Whether a node can be part of a program."""
-    return _lowers(node.target) and all(
-        can_lower(inner) for graph in node.graphs() for inner in graph.nodes
+    return (
+        _lowers(node.target)
+        and all(_runs(callee.name) for callee in node.callees())
+        and all(can_lower(inner) for graph in node.graphs() for inner in graph.nodes)
     )
 
 
@@ -186,7 +205,28 @@ def _lowers(target: str) -> bool:
 
         return interpreter.lowers(target)
 
-    return store.answer(b"lowers:" + target.encode(), f"whether {target} has a lowering", ask)
+    return _answer(target, "has a lowering", ask)
+
+
+@functools.cache
+def _runs(callee: str) -> bool:
+    def ask() -> bool:
+        from torch_tpu.dynamo import interpreter
+
+        return interpreter.runs(callee)
+
+    return _answer(callee, "can be run by another operator", ask)
+
+
+def _answer(target: str, question: str, ask: Callable[[], bool]) -> bool:
+    if _is_users(target):  # whose lowering may come and go, with no trace in our sources
+        return ask()
+    return store.answer(f"{question}:{target}".encode(), f"whether {target} {question}", ask)
+
+
+def _is_users(target: str) -> bool:
+    namespace, _, name = target.partition("::")
+    return bool(name) and namespace not in ("aten", "prims", "higher_order")
 
 
 def signature_of(graph: Graph) -> Signature:

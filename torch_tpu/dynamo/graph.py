@@ -32,6 +32,13 @@ class Ref:
 
 
 @dataclasses.dataclass(frozen=True)
+class Callee:
+    """An operator that a higher-order one gets as an argument, by its name."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
 class TensorMeta:
     """What PyTorch promises of a tensor."""
 
@@ -75,14 +82,26 @@ class Node:
         """The graphs that a higher-order operator runs."""
         yield from _leaves((self.args, self.kwargs), Graph)
 
+    def callees(self) -> Iterator[Callee]:
+        """The operators that a higher-order operator runs."""
+        yield from _leaves((self.args, self.kwargs), Callee)
+
+    def is_random(self) -> bool:
+        """Whether it draws random numbers of its own."""
+        return is_random(self.target) or any(is_random(each.name) for each in self.callees())
+
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Nodes in order, what they start from and what is returned."""
+    """Nodes in order, what they start from and what is returned.
+
+    ``single`` marks a function that returns its one output itself, not in a tuple.
+    """
 
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
+    single: bool = False
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -93,8 +112,7 @@ class Graph:
     def draws(self) -> int:
         """How many random ops it has, those of the graphs inside it included."""
         return sum(
-            is_random(node.target) + sum(each.draws for each in node.graphs())
-            for node in self.nodes
+            node.is_random() + sum(each.draws for each in node.graphs()) for node in self.nodes
         )
 
     def metas(self) -> list[Any]:
@@ -171,8 +189,9 @@ class Reader:
                 raise NotImplementedError(f"torch_tpu: a graph with a {node.op} node ({node})")
         metas = [describe(node.meta.get("val")) for node in inputs]
         metas += [describe(tensor) for tensor in constants.values()]
-        outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
-        return Graph(tuple(metas), tuple(nodes), tuple(outputs))
+        single = not isinstance(outputs, (list, tuple))
+        outputs = (outputs,) if single else tuple(outputs)
+        return Graph(tuple(metas), tuple(nodes), outputs, single)
 
     def _constants_of(self, module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
         found = {}
@@ -208,6 +227,8 @@ def _argument(value: Any, places: dict[fx.Node, Any]) -> Any:
         return {name: _argument(each, places) for name, each in sorted(value.items())}
     if isinstance(value, torch.SymInt):
         return size_of(value)
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+        return Callee(target_name(value))
     return value
 
 
