@@ -11,11 +11,23 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.nn.attention import flex_attention
 
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.saved_states import describe_states
+
+_validate_flex_device = flex_attention._validate_device
+
+
+def _validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+    if query.device.type != "tpu":
+        _validate_flex_device(query, key, value)
+
+
+# PyTorch has a list of the devices that flex attention runs on, and no way to register another.
+flex_attention._validate_device = _validate_device
 
 
 def tpu(

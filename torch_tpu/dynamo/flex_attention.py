@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
-import torch._dynamo._trace_wrapped_higher_order_op  # noqa: F401  (defines flex_lib's op)
+import torch._dynamo._trace_wrapped_higher_order_op
 from jax.custom_batching import custom_vmap
 from torch.utils._pytree import tree_map
 

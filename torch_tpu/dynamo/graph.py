@@ -132,6 +132,7 @@ class Graph:
 
 
 COPY = "aten::copy_"
+GETITEM = "_operator:getitem"
 
 
 def _leaves(value: Any, kind: type) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from torch._higher_order_ops import auto_functionalize
 from torch._library.utils import is_out
 
 from torch_tpu.compiler.lower import in_memory_order, round_to
-from torch_tpu.dynamo.graph import Callee, Node, Ref, TensorMeta, target_of
+from torch_tpu.dynamo.graph import Callee, Node, TensorMeta, target_of
 from torch_tpu.dynamo.interpreter import Interpreter, operator
 from torch_tpu.dynamo.program import created_of
 from torch_tpu.lowering import registry, views
