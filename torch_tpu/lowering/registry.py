@@ -103,6 +103,14 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     rule = find(overload)
     if rule is None:
         raise NotImplementedError(f"{overload} has no lowering")
+    positional, named = bind(overload, args, kwargs)
+    return rule.function(*positional, **named)
+
+
+def bind(
+    overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """A caller's arguments as rules expect them: in order, keyword-only ones by name."""
     arguments = [argument for argument in overload._schema.arguments if not argument.is_out]
     positional, named = [], {}
     for place, argument in enumerate(arguments):
@@ -112,7 +120,7 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             named[argument.name] = value
         else:
             positional.append(value)
-    return rule.function(*positional, **named)
+    return positional, named
 
 
 def rules() -> dict[Overload, Rule]:
