@@ -92,23 +92,22 @@ def select(self: Array, dim: int, index: Any) -> Array:
     return sizes.sized(result, (*own[:dim], *own[dim + 1 :]))
 
 
-def slice_(
-    self: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Array:
+def slice_(self: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
     dim %= self.ndim
-    own, length, bound = sizes.sizes_of(self), sizes.size(self, dim), self.shape[dim]
+    own, length = sizes.sizes_of(self), sizes.size(self, dim)
     first = _place(0 if start is None else start, length)
     last = length if end is None else _place(end, length)
     last = _smaller(last, length)
-    if isinstance(first, int):
-        self = lax.slice_in_dim(self, min(max(first, 0), bound), bound, axis=dim)
-        first = max(first, 0)
-    else:
-        first = jnp.clip(first, 0, length)
-        self = sizes.from_place(self, first, dim)
-    self = lax.slice_in_dim(self, 0, None, step, dim)
+    first = max(first, 0) if isinstance(first, int) else jnp.clip(first, 0, length)
+    self = lax.slice_in_dim(_from_place(self, first, dim), 0, None, step, dim)
     length = _larger(-((first - last) // step), 0)
     return sizes.sized(self, (*own[:dim], length, *own[dim + 1 :]))
+
+
+def _from_place(self: Array, place: Any, dim: int) -> Array:
+    if isinstance(place, int):
+        return lax.slice_in_dim(self, min(place, self.shape[dim]), None, axis=dim)
+    return sizes.from_place(self, place, dim)
 
 
 def _smaller(left: Any, right: Any) -> Any:
@@ -125,7 +124,7 @@ def narrow(self: Array, dim: int, start: Any, length: Any) -> Array:
     dim %= self.ndim
     first = _place(start, sizes.size(self, dim))
     own = sizes.sizes_of(self)
-    rest = sizes.from_place(self, first, dim)
+    rest = _from_place(self, first, dim)
     return sizes.sized(
         lax.slice_in_dim(rest, 0, min(operator.index(length), rest.shape[dim]), axis=dim),
         (*own[:dim], length, *own[dim + 1 :]),
@@ -133,7 +132,8 @@ def narrow(self: Array, dim: int, start: Any, length: Any) -> Array:
 
 
 def split_with_sizes(self: Array, split_sizes: Any, dim: int = 0) -> list[Array]:
-    parts, start = [], 0
+    parts: list[Array] = []
+    start: Any = 0
     for length in split_sizes:
         parts.append(narrow(self, dim, start, length))
         start = start + length

@@ -70,10 +70,11 @@ def native_layer_norm_backward(
     grad_out, input, mean, rstd, weight = promote(grad_out, input, mean, rstd, weight)
     normalised = (input - mean) * rstd
     products = grad_out * normalised
+    count = sizes.count(input, axes)
 
     def grad_input():
         along, mean_grad = (
-            sum_along(each, axes, weight) / sizes.count(input, axes) for each in (products, grad_out)
+            sum_along(each, axes, weight) / count for each in (products, grad_out)
         )
         grad = affine(grad_out, weight, None)
         return _input_gradient(grad, normalised, rstd, mean_grad, along)
@@ -143,11 +144,12 @@ def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, g
     mean, rstd = (moment.reshape(N, group, 1, 1) for moment in (mean, rstd))
     normalised = (grouped - mean) * rstd
     sums = [sum_along(each, (3,)) for each in (grad * normalised, grad)]
+    count = sizes.count(grouped, (2, 3))
 
     def grad_input():
         factor = _by_group(weight, group)
         along, mean_grad = (
-            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / sizes.count(grouped, (2, 3))
+            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / count
             for each in sums
         )
         scaled = affine(grad, factor, None)

@@ -45,9 +45,7 @@ def _scatter_places(array, dim, index):
     """For every element of ``index`` the place in the array that it stands for."""
     places = to_write(_checked(sizes.size(array, dim), dim, index), index, array, dim)
     return tuple(
-        places
-        if d == dim
-        else lax.broadcasted_iota(places_dtype(size), index.shape, d)
+        places if d == dim else lax.broadcasted_iota(places_dtype(size), index.shape, d)
         for d, size in enumerate(index.shape)
     )
 
