@@ -16,8 +16,18 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import round_to
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, Site, TensorMeta, target_of
-from torch_tpu.lowering import random, registry
+from torch_tpu.dynamo.graph import (
+    COPY,
+    Graph,
+    Node,
+    Ref,
+    Symbolic,
+    TensorMeta,
+    open_names,
+    target_of,
+)
+from torch_tpu.dynamo.symbols import evaluate
+from torch_tpu.lowering import bounded, random, registry, sizes
 
 Array = Any
 Operator = Callable[..., Any]
@@ -60,8 +70,14 @@ def runs(name: str) -> bool:
     target = target_of(name)
     if not isinstance(target, torch._ops.OpOverload):
         return name in operators()
-    rule = rule_for(target)
-    return rule is not None and rule.size is None
+    return rule_for(target) is not None
+
+
+def may_ask_values(name: str) -> bool:
+    """Whether the length of an op's result may depend on values."""
+    target = target_of(name)
+    rule = rule_for(target) if isinstance(target, torch._ops.OpOverload) else None
+    return rule is not None and rule.size is not None
 
 
 class GraphError(RuntimeError):
@@ -73,6 +89,15 @@ class GraphError(RuntimeError):
         self.node = node
 
 
+class NeedsExactSizes(Exception):
+    """A node that can't run at bounds, and the symbols that must be numbers for it."""
+
+    def __init__(self, node: Node, symbols: frozenset[str]):
+        super().__init__(node.target)
+        self.node = node
+        self.symbols = symbols
+
+
 @dataclasses.dataclass
 class State:
     """What the nodes of a graph share: where random numbers come from, and the checks made.
@@ -82,6 +107,7 @@ class State:
 
     seed: Array = None
     offset: Array = None
+    symbols: dict[str, Any] = dataclasses.field(default_factory=dict)
     draws: int = 0
     turns: tuple[Array, ...] = ()
     codes: list[tuple[Array, int]] = dataclasses.field(default_factory=list)
@@ -101,7 +127,7 @@ class State:
         """The state of a graph inside, which draws so often and has checks of its own."""
         offset = None if self.offset is None else self.offset + self.draws
         self.draws += draws
-        return State(self.seed, offset, turns=self.turns)
+        return State(self.seed, offset, self.symbols, turns=self.turns)
 
     def report(self, code: Array, errors: list[tuple[str, str, str, int]]) -> None:
         """Add the code of some checks, and what each would raise."""
@@ -129,7 +155,7 @@ class Interpreter:
         for node in self.graph.nodes:
             try:
                 self.values.append(self._result(node))
-            except GraphError:
+            except (GraphError, NeedsExactSizes):
                 raise
             except Exception as error:
                 raise GraphError(node, error) from error
@@ -157,12 +183,30 @@ class Interpreter:
         args, kwargs = self.read(node.args), self.read(node.kwargs)
         if node.target == COPY:
             return self._copy(node, *args)
+        if isinstance(node.meta, Symbolic):
+            return evaluate([node.meta.expression], self.state.symbols)[0]
         if node.target in operators():
+            if self.state.symbols and bounded.is_dynamic(args, kwargs):
+                raise NeedsExactSizes(node, self._symbols_of(node))
             return operators()[node.target](self, node, *args, **kwargs)
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
             return target(*args, **kwargs)
-        return promised(self.by_rule(target, node, args, kwargs), node.meta)
+        result = promised(self.by_rule(target, node, args, kwargs), node.meta)
+        return self._sized(result, node.meta)
+
+    def _sized(self, result: Any, meta: Any) -> Any:
+        """A result with its open sizes declared."""
+        if isinstance(meta, list):
+            return [self._sized(each, item) for each, item in zip(result, meta, strict=True)]
+        if not isinstance(meta, TensorMeta) or meta.is_static or result is None:
+            return result
+        return sizes.sized(result, evaluate(meta.sizes, self.state.symbols))
+
+    def _symbols_of(self, node: Node) -> frozenset[str]:
+        """The open sizes that a node touches."""
+        metas = [node.meta, *(self.metas[ref.place] for ref in node.refs())]
+        return frozenset(name for meta in metas for name in open_names(meta))
 
     def _copy(self, node: Node, destination: Array, source: Array, *rest: Any) -> Array:
         meta = self.metas[node.args[0].place]
@@ -183,6 +227,12 @@ class Interpreter:
         if rule is None:
             raise NotImplementedError(f"{overload} has no lowering")
         named: dict[str, Any] = {}
+        if self.state.symbols and bounded.is_dynamic(args, kwargs):
+            if not bounded.serves(overload, args, kwargs):
+                raise NeedsExactSizes(node, self._symbols_of(node))
+            if torch.Tag.nondeterministic_seeded in overload.tags:
+                named["generator"] = self.state.random_key()
+            return bounded.call(overload, args, kwargs, **named)
         if rule.layout_of is not None:
             named["contiguous"] = self._is_contiguous(overload, node, rule.layout_of)
         if torch.Tag.nondeterministic_seeded in overload.tags:
@@ -224,4 +274,12 @@ def is_contiguous(meta: TensorMeta) -> bool:
         return torch.empty_strided(meta.sizes, meta.strides, device="meta").is_contiguous()
 
 
-__all__ = ["GraphError", "Interpreter", "Site", "State", "lowers", "operator", "promised"]
+__all__ = [
+    "GraphError",
+    "Interpreter",
+    "NeedsExactSizes",
+    "State",
+    "lowers",
+    "operator",
+    "promised",
+]

@@ -6,16 +6,18 @@ it writes, in the schema's order.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 from torch._higher_order_ops import auto_functionalize
 from torch._library.utils import is_out
 
+from torch_tpu.compiler import layout
 from torch_tpu.compiler.lower import in_memory_order, round_to
+from torch_tpu.compiler.node import Created
 from torch_tpu.dynamo.graph import Callee, Node, TensorMeta, target_of
 from torch_tpu.dynamo.interpreter import Interpreter, operator
-from torch_tpu.dynamo.program import created_of
 from torch_tpu.lowering import registry, views
 
 Array = Any
@@ -100,7 +102,9 @@ class _Base:
 
     def __init__(self, value: Array, meta: TensorMeta):
         self.meta = meta
-        self.storage = in_memory_order(value, created_of(meta), None)
+        created = Created(meta.sizes, meta.strides, meta.dtype)
+        created = dataclasses.replace(created, value_dims=layout.value_dims(created, None))
+        self.storage = in_memory_order(value, created, None)
 
     def read(self, view: View) -> Array:
         return views.read(self.storage, self._spec(view))
