@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -17,6 +18,10 @@ from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.saved_states import describe_states
+
+# A compiled frame that runs an op eagerly may make a program: Dynamo must not look into that.
+for _module in ("jax", "torch_tpu.compiler", "torch_tpu.lowering", "torch_tpu.diagnostics"):
+    trace_rules.add(_module)
 
 _validate_flex_device = flex_attention._validate_device
 
