@@ -62,6 +62,8 @@ def randint_low(
     pin_memory=None,
     generator,
 ):
+    if not isinstance(dtype, torch.dtype):  # the schema's default is PyTorch's number for it
+        dtype = torch.int64
     return random.random_from(_to_fill(size, dtype), low, high, generator=generator)
 
 
