@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
 
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
@@ -26,23 +28,31 @@ def tpu(
 ) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured; its tensors are on tpu."""
     chosen = Options()
-    compiler = functools.partial(compile_graph, options=chosen)
-    # PyTorch wraps the backward's compiler in place: it must be another object.
-    forward, backward = (SerializableAOTDispatchCompiler(CompiledGraph, compiler) for _ in "fb")
+    # PyTorch wraps the backward's compiler in place: each must be an object of its own.
+    forward, backward, inference = (
+        SerializableAOTDispatchCompiler(
+            CompiledGraph, functools.partial(compile_graph, options=chosen, saves=saves)
+        )
+        for saves in (True, False, False)
+    )
     return aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
+        inference_compiler=inference,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )(module, example_inputs)
 
 
 def compile_graph(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, saves: bool
 ) -> CompiledGraph:
-    """A graph of functional ATen ops as a callable."""
+    """A graph of functional ATen ops as a callable; one that ``saves`` has outputs for a backward."""
     reader = Reader()
     graph = reader.read(module)
+    context = TracingContext.try_get()
+    if saves and context is not None and context.fw_metadata is not None:
+        graph = dataclasses.replace(graph, visible=context.fw_metadata.num_forward)
     return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
 
 

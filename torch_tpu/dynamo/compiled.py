@@ -79,8 +79,7 @@ class GraphRunner:
         self._only_new = signature.creates == tuple(range(len(graph.outputs)))
         self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
         metas = graph.metas()
-        new = [metas[graph.outputs[place].place] for place in signature.creates]
-        fits = {(meta.sizes, meta.dtype) for meta in new}
+        fits = {(meta.sizes, meta.dtype) for meta in program.results_of(graph, signature)}
         tensors = [
             (
                 place in signature.writes,
@@ -127,9 +126,7 @@ class GraphRunner:
         passed += open_sizes.integers(values)
         return self._outputs(created, passed)
 
-    def _outputs(
-        self, created: list[torch.Tensor], passed: list[tuple[int, Any]]
-    ) -> list[Any]:
+    def _outputs(self, created: list[torch.Tensor], passed: list[tuple[int, Any]]) -> list[Any]:
         outputs: list[Any] = [
             None if isinstance(output, Ref) else output for output in self.graph.outputs
         ]

@@ -88,13 +88,15 @@ class Node:
 class Graph:
     """Nodes in order, what they start from and what is returned.
 
-    ``ranges`` has the least and the largest value of each symbol, None where it has no bound.
+    ``ranges`` has the least and the largest value of each symbol, None where it has no bound. Of
+    the outputs from ``visible`` on (activations that are saved) nobody sees how they lie.
     """
 
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
     ranges: dict[str, tuple[int, int | None]] = dataclasses.field(default_factory=dict)
+    visible: int | None = None
 
     @functools.cached_property
     def digest(self) -> bytes:

@@ -13,7 +13,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import round_to
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, Symbolic, TensorMeta, open_names, target_of
+from torch_tpu.dynamo.graph import (
+    COPY,
+    Graph,
+    Node,
+    Ref,
+    Symbolic,
+    TensorMeta,
+    open_names,
+    target_of,
+)
 from torch_tpu.dynamo.symbols import evaluate
 from torch_tpu.lowering import bounded, random, registry, sizes
 
@@ -210,4 +219,12 @@ def is_contiguous(meta: TensorMeta) -> bool:
         return torch.empty_strided(meta.sizes, meta.strides, device="meta").is_contiguous()
 
 
-__all__ = ["GraphError", "Interpreter", "NeedsExactSizes", "State", "lowers", "operator", "promised"]
+__all__ = [
+    "GraphError",
+    "Interpreter",
+    "NeedsExactSizes",
+    "State",
+    "lowers",
+    "operator",
+    "promised",
+]

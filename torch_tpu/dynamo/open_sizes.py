@@ -12,7 +12,7 @@ from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo.graph import Graph, Ref, Symbolic
 from torch_tpu.dynamo.options import Options
-from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of
+from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of, results_of
 from torch_tpu.dynamo.symbols import Symbols, Values, power_of_two
 
 _log = logging.getLogger("torch_tpu")
@@ -27,8 +27,7 @@ class OpenSizes:
         self.symbols = Symbols(graph)
         self._padding = {place: padding_of(graph.inputs[place]) for place in signature.padded}
         metas = graph.metas()
-        outputs = [metas[graph.outputs[place].place] for place in signature.creates]
-        self.of_outputs = self.symbols.evaluator(open_sizes(outputs))
+        self.of_outputs = self.symbols.evaluator(open_sizes(results_of(graph, signature)))
         self._integers = [
             (place, metas[output.place].expression)
             for place, output in enumerate(graph.outputs)
@@ -77,7 +76,11 @@ def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> tor
     A program's own results are so already. Others go through the host, as no program of their own
     size should be needed; a tensor that has its storage for itself keeps the longer value.
     """
-    if tensor.storage_offset() == 0 and _C.value_dims(tensor) == dims and _is_packed(tensor, padding):
+    if (
+        tensor.storage_offset() == 0
+        and _C.value_dims(tensor) == dims
+        and _is_packed(tensor, padding)
+    ):
         return tensor
     host = tensor.detach().cpu().permute(padding.order).contiguous()
     longer = torch.zeros(dims, dtype=host.dtype)
@@ -92,4 +95,9 @@ def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> tor
 
 
 def _is_packed(tensor: torch.Tensor, padding: Padding) -> bool:
-    return tensor.permute(padding.order).is_contiguous()
+    expected, sizes, strides = 1, tensor.shape, tensor.stride()
+    for dim in reversed(padding.order):
+        if sizes[dim] != 1 and strides[dim] != expected:
+            return False
+        expected *= sizes[dim]
+    return True

@@ -112,11 +112,15 @@ class GraphSource:
         """Where the runtime numbers stand."""
         return Numbers(self)
 
+    @functools.cached_property
+    def results(self) -> list[TensorMeta]:
+        """The descriptions of the new tensors."""
+        return results_of(self.graph, self.signature)
+
     @property
     def created(self) -> list[Created]:
         """The new tensors; csrc/eager/graph.h says what negative sizes mean."""
-        metas = self.graph.metas()
-        outputs = [metas[self.graph.outputs[place].place] for place in self.signature.creates]
+        outputs = self.results
         places = {size: -1 - place for place, size in enumerate(open_sizes(outputs))}
         return [
             Created(
@@ -202,6 +206,35 @@ def make(source: GraphSource) -> GraphProgram:
     return GraphProgram(made, source.created, source.writes)
 
 
+def results_of(graph: Graph, signature: Signature) -> list[TensorMeta]:
+    """The descriptions of a graph's new tensors.
+
+    One with gaps between its elements (a part of a larger array) is packed where nobody sees it,
+    and where its size is open.
+    """
+    metas = graph.metas()
+    visible = len(graph.outputs) if graph.visible is None else graph.visible
+    results = []
+    for place in signature.creates:
+        meta = metas[graph.outputs[place].place]
+        results.append(meta if place < visible and meta.is_static else _packed(meta))
+    return results
+
+
+def _packed(meta: TensorMeta) -> TensorMeta:
+    """The same dims in the same order in memory, without gaps."""
+    strides: dict[int, Size] = {}
+    stride: Size = 1
+    for dim in reversed(padding_of(meta).order):
+        strides[dim] = stride
+        size = meta.sizes[dim]
+        if isinstance(size, int) and isinstance(stride, int):
+            stride = size * stride
+        else:
+            stride = f"({size})*({stride})"
+    return dataclasses.replace(meta, strides=tuple(strides[dim] for dim in range(len(strides))))
+
+
 def open_sizes(metas: Iterable[TensorMeta]) -> list[str]:
     """The expressions among the sizes and strides of tensors, each once, in order."""
     sizes = (size for meta in metas for size in (*meta.sizes, *meta.strides))
@@ -235,10 +268,8 @@ def padding_of(meta: TensorMeta) -> Padding:
     """A tensor's place in a padded value, told from its strides at sizes that differ."""
     names = sorted(open_names(meta))
     example = {name: 7 + 4 * place for place, name in enumerate(names)}
-    created = Created(
-        tuple(evaluate(meta.sizes, example)), tuple(evaluate(meta.strides, example)), meta.dtype
-    )
-    order = layout.memory_order(created) or tuple(range(len(meta.sizes)))
+    strides = evaluate(meta.strides, example)
+    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
     return Padding(order, tuple(meta.sizes[dim] for dim in order))
 
 

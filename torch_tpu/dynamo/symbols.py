@@ -113,5 +113,5 @@ def _shown(meta: Any) -> Iterable[tuple[int | None, str]]:
 
 
 def power_of_two(value: int) -> int:
-    """The bucket of a size: the next power of two, 16 at least."""
-    return max(16, 1 << (value - 1).bit_length() if value > 1 else 1)
+    """The bucket of a size: itself or the next power of two."""
+    return 1 << (value - 1).bit_length() if value > 1 else 1

@@ -91,8 +91,9 @@ def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> l
     results = interpreter.run(values)
     metas = graph.metas()
     outputs = []
-    for place, created in zip(source.signature.creates, source.created, strict=True):
-        meta = metas[graph.outputs[place].place]
+    for place, meta, created in zip(
+        source.signature.creates, source.results, source.created, strict=True
+    ):
         if meta.is_static:
             outputs.append(in_memory_order(results[place], created, None))
         else:
@@ -214,4 +215,8 @@ def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str])
     ):
         shapes[name] = jax.ShapeDtypeStruct((count,), dtype)
     with jax_settings("highest"):
-        jax.eval_shape(lambda inputs: run(source, State(), inputs), shapes)
+        names = list(shapes)
+        jax.eval_shape(
+            lambda arrays: run(source, State(), dict(zip(names, arrays, strict=True))),
+            list(shapes.values()),
+        )
