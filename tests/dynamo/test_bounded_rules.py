@@ -1,10 +1,9 @@
 """Ops with a bounded form give what PyTorch gives for the true sizes, whatever padding holds."""
 
+import bounded_cases_places  # noqa: F401
 import pytest
 from beside import compare
-import bounded_cases_places  # noqa: F401
 from bounded_cases import CASES, REFERENCES
-from torch_tpu.lowering import bounded
 
 NUMBERED = [(op, number) for op, cases in CASES.items() for number in range(len(cases))]
 

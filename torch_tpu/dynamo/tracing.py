@@ -13,7 +13,7 @@ from jax import lax
 
 from torch_tpu.compiler.building import compile_function, jax_settings
 from torch_tpu.compiler.lower import in_memory_order, round_to
-from torch_tpu.compiler.node import Created, Program
+from torch_tpu.compiler.node import Program
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
 from torch_tpu.dynamo.interpreter import Interpreter, NeedsExactSizes, State
 from torch_tpu.dynamo.options import Options
