@@ -50,6 +50,7 @@ def _register(_C: Any) -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     accelerator.modules.keep_parameters_in_place()
     accelerator.printing.format_on_the_host()
+    accelerator.higher_order.support_tpu()
     accelerator.modes.apply_environment()
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     globals()["set_eager_mode"] = accelerator.set_eager_mode
