@@ -1,0 +1,55 @@
+"""The "tpu" backend of torch.compile."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from torch_tpu.dynamo.compiled import CompiledGraph
+from torch_tpu.dynamo.graph import Reader
+from torch_tpu.dynamo.options import Options
+
+
+def tpu(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph that Dynamo captured; its tensors are on tpu."""
+    chosen = Options()
+    compiler = functools.partial(compile_graph, options=chosen)
+    # PyTorch wraps the backward's compiler in place: it must be another object.
+    forward, backward = (SerializableAOTDispatchCompiler(CompiledGraph, compiler) for _ in "fb")
+    return aot_autograd(
+        fw_compiler=forward,
+        bw_compiler=backward,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )(module, example_inputs)
+
+
+def compile_graph(
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options
+) -> CompiledGraph:
+    """A graph of functional ATen ops as a callable."""
+    reader = Reader()
+    graph = reader.read(module)
+    return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
+
+
+def ordinal_of(module: fx.GraphModule) -> int:
+    """The device that a graph's tensors are on."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type == "tpu":
+            return value.device.index or 0
+    return torch.tpu.current_device()
