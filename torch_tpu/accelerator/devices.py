@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from torch_tpu import _C, runtime
-from torch_tpu.accelerator.tracing import assumed_constant
+from torch_tpu.tracing import assumed_constant
 
 DeviceLike = torch.device | str | int | None
 

@@ -8,7 +8,7 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu.accelerator.devices import DeviceLike, ordinal
-from torch_tpu.accelerator.tracing import assumed_constant
+from torch_tpu.tracing import assumed_constant
 
 GIB = 1 << 30
 
