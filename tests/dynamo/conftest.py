@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 
@@ -12,5 +13,6 @@ sys.path.append(str(Path(__file__).parents[1] / "models"))
 @pytest.fixture(autouse=True)
 def nothing_compiled(settings):
     torch._dynamo.reset()
+    counters.clear()
     yield
     torch._dynamo.reset()
