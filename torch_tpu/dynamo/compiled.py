@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._inductor.output_code import OutputCode
+from torch.utils._pytree import tree_map
 
 from torch_tpu import _C
+from torch_tpu.compiler import store
 from torch_tpu.dynamo import program
-from torch_tpu.dynamo.graph import Graph, Ref, TensorMeta
+from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.open_sizes import OpenSizes
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
+from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
 
 
 class CompiledGraph(OutputCode):
-    """A graph that runs as one program. Called with a list that it empties."""
+    """A graph that was captured, ready to run. Called with a list that it empties."""
 
     def __init__(
         self, graph: Graph, constants: Sequence[torch.Tensor], options: Options, ordinal: int
@@ -29,62 +34,18 @@ class CompiledGraph(OutputCode):
 
     def _prepare(self) -> None:
         self._boxed_call = True  # wrappers copy what they find on the instance
-        self.signature = signature_of(self.graph)
-        self._passed = [
-            (place, output.place)
-            for place, output in enumerate(self.graph.outputs)
-            if isinstance(output, Ref) and output.place < len(self.graph.inputs)
-        ]
-        self._only_new = self.signature.creates == tuple(range(len(self.graph.outputs)))
-        metas = self.graph.inputs
-        fits = [
-            (meta.sizes, meta.dtype)
-            for meta in (self.graph.metas()[output.place] for output in self._new_outputs())
-        ]
-        tensors = [
-            (place in self.signature.writes, (metas[place].sizes, metas[place].dtype) in fits)
-            for place in self.signature.tensors
-        ]
-        self._run = _C.Graph(
-            f"graph of {len(self.graph.nodes)} nodes",
-            self.signature.kinds,
-            tensors,
-            self.graph.draws,
-            self.ordinal,
-            self._make,
-        )
-
-    def _new_outputs(self) -> list[Ref]:
-        return [self.graph.outputs[place] for place in self.signature.creates]
-
-    def _make(self, bindings: list[tuple[Any, ...]], donated: list[int]) -> GraphProgram:
-        return program.make(
-            GraphSource(
-                self.graph,
-                self.signature,
-                tuple(Binding(*binding) for binding in bindings),
-                tuple(donated),
-                self.options,
-                self.ordinal,
-                torch.get_float32_matmul_precision(),
+        stages = stages_of(self.graph, can_lower)
+        if len(stages) == 1 and isinstance(stages[0], ProgramStage):
+            self._run: Callable[[list[Any]], Any] = GraphRunner(
+                self.graph, self.options, self.ordinal
             )
-        )
+        else:
+            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal)
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         arguments = inputs if isinstance(inputs, list) else list(inputs)
-        passed = [(place, arguments[source]) for place, source in self._passed]
         arguments += self.constants
-        created = self._run(arguments)
-        if self._only_new:
-            return created
-        outputs: list[Any] = [
-            None if isinstance(output, Ref) else output for output in self.graph.outputs
-        ]
-        for place, tensor in zip(self.signature.creates, created, strict=True):
-            outputs[place] = tensor
-        for place, tensor in passed:
-            outputs[place] = tensor
-        return outputs
+        return self._run(arguments)
 
     def prepare_for_serialization(self) -> None:
         """Nothing of this process is pickled."""
@@ -104,17 +65,172 @@ class CompiledGraph(OutputCode):
         self._prepare()
 
 
+class GraphRunner:
+    """Runs a graph that is one program for each way in which its arguments lie and are bounded."""
+
+    def __init__(self, graph: Graph, options: Options, ordinal: int):
+        self.graph, self.options, self.ordinal = graph, options, ordinal
+        self.signature = signature = signature_of(graph)
+        self._passed = [
+            (place, output.place)
+            for place, output in enumerate(graph.outputs)
+            if isinstance(output, Ref) and output.place < len(graph.inputs)
+        ]
+        self._only_new = signature.creates == tuple(range(len(graph.outputs)))
+        self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
+        metas = graph.metas()
+        new = [metas[graph.outputs[place].place] for place in signature.creates]
+        fits = {(meta.sizes, meta.dtype) for meta in new}
+        tensors = [
+            (
+                place in signature.writes,
+                (metas[place].sizes, metas[place].dtype) in fits,
+                place in signature.padded,
+            )
+            for place in signature.tensors
+        ]
+        label = f"graph of {len(graph.nodes)} nodes"
+        self._call = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
+
+    def _make(
+        self, bindings: list[tuple[Any, ...]], donated: list[int], bounds: list[int]
+    ) -> GraphProgram:
+        return program.make(
+            GraphSource(
+                self.graph,
+                self.signature,
+                tuple(Binding(*binding) for binding in bindings),
+                tuple(donated),
+                tuple(bounds),
+                self._sizes.exact if self._sizes else frozenset(),
+                self.options,
+                self.ordinal,
+                torch.get_float32_matmul_precision(),
+            )
+        )
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        """The graph's outputs; ``arguments`` is emptied."""
+        if self._sizes is not None:
+            return self._call_open(arguments, self._sizes)
+        if self._only_new:
+            return self._call(arguments)
+        passed = [(place, arguments[source]) for place, source in self._passed]
+        return self._outputs(self._call(arguments), passed)
+
+    def _call_open(self, arguments: list[Any], open_sizes: OpenSizes) -> list[Any]:
+        passed = [(place, arguments[source]) for place, source in self._passed]
+        values = open_sizes.symbols.values(arguments)
+        bounds = open_sizes.bounds(values)
+        open_sizes.pad(arguments, bounds)
+        created = self._call(arguments, values, bounds, open_sizes.of_outputs(values))
+        passed += open_sizes.integers(values)
+        return self._outputs(created, passed)
+
+    def _outputs(
+        self, created: list[torch.Tensor], passed: list[tuple[int, Any]]
+    ) -> list[Any]:
+        outputs: list[Any] = [
+            None if isinstance(output, Ref) else output for output in self.graph.outputs
+        ]
+        for place, tensor in zip(self.signature.creates, created, strict=True):
+            outputs[place] = tensor
+        for place, value in passed:
+            outputs[place] = value
+        return outputs
+
+
+class StagedRunner:
+    """Runs a graph stage by stage: programs, and nodes on the host between them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        stages: Sequence[ProgramStage | HostStage],
+        options: Options,
+        ordinal: int,
+    ):
+        self.graph = graph
+        kept = {output.place for output in graph.outputs if isinstance(output, Ref)}
+        self._steps: list[Callable[[dict[int, Any], list[int]], None]] = [
+            _ProgramStep(stage, options, ordinal)
+            if isinstance(stage, ProgramStage)
+            else _HostStep(stage)
+            for stage in stages
+        ]
+        self._dead = last_reads(stages, kept)
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        """The graph's outputs; ``arguments`` is emptied."""
+        values = dict(enumerate(arguments))
+        arguments.clear()
+        for step, dead in zip(self._steps, self._dead, strict=True):
+            step(values, dead)
+        return [_resolved(output, values) for output in self.graph.outputs]
+
+
+class _ProgramStep:
+    def __init__(self, stage: ProgramStage, options: Options, ordinal: int):
+        self.stage = stage
+        self.runner = GraphRunner(stage.graph, options, ordinal)
+
+    def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
+        arguments = [values[place] for place in self.stage.inputs]
+        for place in dead:
+            del values[place]
+        outputs = self.runner(arguments)
+        values.update(zip(self.stage.outputs, outputs, strict=True))
+
+
+class _HostStep:
+    def __init__(self, stage: HostStage):
+        self.nodes = [(place, node, target_of(node.target)) for place, node in stage.nodes]
+
+    def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
+        for place, node, target in self.nodes:
+            values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
+        for place in dead:
+            del values[place]
+
+
+def _resolved(argument: Any, values: dict[int, Any]) -> Any:
+    return tree_map(lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument)
+
+
+def can_lower(node: Node) -> bool:
+    """Whether a node can be part of a program."""
+    return _lowers(node.target) and all(
+        can_lower(inner) for graph in node.graphs() for inner in graph.nodes
+    )
+
+
+@functools.cache
+def _lowers(target: str) -> bool:
+    def ask() -> bool:
+        from torch_tpu.dynamo import interpreter
+
+        return interpreter.lowers(target)
+
+    return store.answer(b"lowers:" + target.encode(), f"whether {target} has a lowering", ask)
+
+
 def signature_of(graph: Graph) -> Signature:
     """What a graph takes and gives."""
     used = {ref.place for node in graph.nodes for ref in node.refs()}
-    used |= {output.place for output in graph.outputs if isinstance(output, Ref)}
+    used |= {
+        output.place
+        for output in graph.outputs
+        if isinstance(output, Ref) and output.place >= len(graph.inputs)
+    }
     kinds = tuple(
         _kind(meta) if place in used else "unused" for place, meta in enumerate(graph.inputs)
     )
     metas = graph.metas()
+    tensors = tuple(place for place, kind in enumerate(kinds) if kind == "tensor")
     return Signature(
         kinds,
-        tensors=tuple(place for place, kind in enumerate(kinds) if kind == "tensor"),
+        tensors=tensors,
+        padded=frozenset(place for place in tensors if not graph.inputs[place].is_static),
         writes=tuple(sorted(graph.written())),
         creates=tuple(
             place
@@ -123,10 +239,13 @@ def signature_of(graph: Graph) -> Signature:
             and output.place >= len(graph.inputs)
             and isinstance(metas[output.place], TensorMeta)
         ),
+        symbols=tuple(sorted(graph.symbols())),
     )
 
 
 def _kind(meta: Any) -> str:
+    if isinstance(meta, Symbolic):
+        return "unused"  # its symbols enter on their own
     if not isinstance(meta, TensorMeta):
         return {"bool": "int"}.get(meta, meta)
     if meta.device != "cpu" or meta.sizes:
