@@ -8,6 +8,7 @@ from torch_tpu import _C
 from torch_tpu.accelerator import (
     amp,
     devices,
+    higher_order,
     memory,
     modes,
     modules,
@@ -108,6 +109,7 @@ __all__ = [
     "get_eager_mode",
     "get_rng_state",
     "get_rng_state_all",
+    "higher_order",
     "init",
     "initial_seed",
     "is_available",
