@@ -36,6 +36,13 @@ def _rms_norm_backward(a):
     return a.tensor(a.s, a.t, 6), x, [6], rstd, weight, [True, True]
 
 
+def _rms_norm_gradients(grad, x, shape, rstd, weight, mask):
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    return torch.autograd.grad(_rms_norm(x, shape, weight, 1e-5)[0], (x, weight), grad)
+
+
+REFERENCES[aten._fused_rms_norm_backward.default] = _rms_norm_gradients
+
 _group_norm = aten.native_group_norm.default
 
 

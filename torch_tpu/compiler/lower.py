@@ -182,7 +182,7 @@ class _Environment:
         value = read[number.kind](number.place)
         if number.dtype is not None:
             value = lax.convert_element_type(value, dtypes.to_jax(number.dtype))
-        return weaken(value) if number.wrapped else value
+        return registry.weaken(value) if number.wrapped else value
 
     def random_key(self) -> Any:
         ints = self.inputs["ints"]
@@ -204,11 +204,6 @@ class _Environment:
 
 def _spec(edge: Edge) -> views.ViewSpec:
     return views.ViewSpec(edge.sizes, edge.strides, edge.offset, edge.dtype, edge.conj, edge.neg)
-
-
-def weaken(value: Any) -> Any:
-    """The same number, taking part in promotion as a Python number does."""
-    return jax._src.lax.lax._convert_element_type(value, weak_type=True)
 
 
 def round_to(value: Any, dtype: torch.dtype) -> Any:

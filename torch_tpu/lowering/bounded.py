@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -331,7 +332,7 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
     )
     kwargs = {name: _prepared(value, schema[name], form) for name, value in kwargs.items()}
     positional, named = registry.bind(overload, args, kwargs)
-    return function(*positional, **named, **extra)
+    return function(*positional, **{**named, **extra})
 
 
 def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
@@ -343,7 +344,7 @@ def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
         if not isinstance(leaf, Size) or form.ints == "size":
             return leaf
         if is_number:
-            return jax._src.lax.lax._convert_element_type(leaf.value, "int64", weak_type=True)
+            return registry.weaken(leaf.value.astype(jnp.int64))
         return operator.index(leaf)
 
     return tree_map(prepare, value)
