@@ -249,8 +249,9 @@ for _op in (aten.squeeze.dims, aten.squeeze_copy.dims):
     add(_op, lambda a: (a.tensor(1, a.s + 1, 1), [0, -1]))
 for _op in (aten.squeeze.default, aten.squeeze_copy.default):
     add(_op, lambda a: (a.tensor(1, a.s + 1, 1),))
-for _op in (aten.alias.default, aten.alias_copy.default, aten.detach.default,
-            aten.detach_copy.default, aten.clone.default, aten.lift_fresh_copy.default):  # fmt: skip
+for _op in (aten.alias.default, aten.alias_copy.default, aten.clone.default,
+            aten.detach.default, aten.detach_copy.default, aten.lift_fresh_copy.default,
+):  # fmt: skip
     add(_op, lambda a: (a.tensor(a.s, a.t),))
 for _op in (aten.select.int, aten.select_copy.int):
     add(
@@ -314,6 +315,20 @@ add(
     aten.native_dropout_backward.default,
     lambda a: (a.tensor(a.s, a.t), a.mask(a.s, a.t), 2.0),
 )
+
+_forward = aten.log_sigmoid_forward.default
+
+
+@case(aten.log_sigmoid_backward.default)
+def _log_sigmoid_backward(a):
+    x = a.tensor(a.s, a.t)
+    return a.tensor(a.s, a.t), x, a.computed((a.s, a.t), lambda: _forward(x)[1])
+
+
+add(aten.round.decimals, lambda a: (a.tensor(a.s, a.t), {"decimals": 1}))
+add(aten.clamp.default, lambda a: (a.tensor(a.s, a.t), -0.5, 0.5))
+add(aten.clamp.Tensor, lambda a: (a.tensor(a.s, a.t), None, a.tensor(a.t)))
+add(aten.fill.Tensor, lambda a: (a.tensor(a.s, a.t), a.tensor()))
 
 # Draws that leave nothing to chance
 

@@ -2,8 +2,6 @@
 
 import functools
 
-import torch
-
 _KINDS = {
     "floats": lambda a, shape: a.uniform(*shape),
     "integers": lambda a, shape: a.integers(shape, 7, 1),

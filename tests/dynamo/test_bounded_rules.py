@@ -2,7 +2,6 @@
 
 import bounded_cases_places  # noqa: F401  # adds to CASES
 import pytest
-import torch
 from beside import Arguments, compare
 from bounded_cases import CASES, REFERENCES
 from elementwise_cases import elementwise_case

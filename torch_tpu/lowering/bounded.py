@@ -29,10 +29,11 @@ Overload = torch._ops.OpOverload
 class Form:
     """How an op runs at bounds.
 
-    ``function`` stands in for the rule. ``pads`` says that padding must not reach the rule: it gets
-    zeros there, which add nothing to sums and products and are places that exist. ``ints`` is what
-    becomes of a Size among the integers: "bound" where they are shapes, "size" where the rule reads
-    Sizes; elsewhere there may be none. ``serves(*args, **kwargs)`` looks at a call's arguments.
+    ``function`` stands in for the rule. ``pads`` says that the rule finds zeros for padding, which
+    add nothing to sums and are places that exist; other rules are indifferent, or fill it in.
+    ``ints`` is what becomes of a Size among the integers: "bound" where they are shapes, "size"
+    where the rule reads Sizes; elsewhere there may be none. ``serves(*args, **kwargs)`` looks at a
+    call's arguments.
     """
 
     function: Callable[..., Any] | None = None
@@ -181,6 +182,9 @@ _PRODUCTS = (
     aten.addmv.default,
     aten.addr.default,
     aten.dot.default,
+)
+
+_ATTENTION_AND_CONVOLUTION = (
     aten._scaled_dot_product_fused_attention_overrideable.default,
     aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
@@ -276,8 +280,8 @@ def table() -> dict[Overload, Form]:
     }
     groups = (
         (_in_elementwise_modules(), Form(pads=False)),
-        (_ELEMENTWISE, Form(pads=False)),
-        (_REDUCING + _PRODUCTS + _PLACES + _BY_CHANNEL, Form()),
+        (_ELEMENTWISE + _PRODUCTS, Form(pads=False)),
+        (_REDUCING + _ATTENTION_AND_CONVOLUTION + _PLACES + _BY_CHANNEL, Form()),
         (_WITH_SHAPES, Form(ints="bound")),
         (_WITH_SIZES, Form(ints="size")),
     )
