@@ -89,7 +89,7 @@ class _Traced:
 
 
 def _garbage(dtype: torch.dtype) -> Any:
-    if dtype.is_floating_point:
+    if dtype.is_floating_point or dtype.is_complex:
         return float("nan")
     return True if dtype == torch.bool else 2**30
 

@@ -63,6 +63,18 @@ def _without_masks(self: Any, indices: Any, *rest: Any) -> bool:
     return all(index is None or index.dtype not in (bool, "uint8") for index in indices)
 
 
+def _zeros_add_nothing(self: Any, ord: Any = 2, *rest: Any, **options: Any) -> bool:
+    return ord >= 0
+
+
+def _has_static_boundaries(self: Any, boundaries: Any, **options: Any) -> bool:
+    return not sizes.dynamic_dims(boundaries)
+
+
+def _halves_statically(self: Any, dim: int = -1) -> bool:
+    return dim % self.ndim not in sizes.dynamic_dims(self)
+
+
 def _counts_whole_windows(
     self: Any,
     kernel_size: Any,
@@ -99,6 +111,11 @@ _ELEMENTWISE = (
     aten.huber_loss_backward.default,
     aten.soft_margin_loss_backward.default,
     aten.binary_cross_entropy_backward.default,
+    aten.view_as_real_copy.default,
+    aten.xlogy.Tensor,
+    aten.xlogy.Scalar_Self,
+    aten.xlogy.Scalar_Other,
+    aten.diag_embed.default,
     aten.native_dropout.default,
     aten.native_dropout_backward.default,
     aten.bernoulli.p,
@@ -201,11 +218,13 @@ _PLACES = (
     aten.scatter.src,
     aten.scatter.value,
     aten.scatter_add.default,
+    aten.scatter.reduce,
     aten.scatter_reduce.two,
     aten.index_select.default,
     aten.index_add.default,
     aten.index_copy.default,
     aten.index_fill.int_Scalar,
+    aten.index_fill.int_Tensor,
     aten.index_reduce.default,
     aten.take.default,
     aten.put.default,
@@ -221,6 +240,10 @@ _WITH_SHAPES = (
     aten.new_zeros.default,
     aten.new_ones.default,
     aten.new_full.default,
+    aten.diagonal_copy.default,
+    aten.diagonal_backward.default,
+    aten.unfold_copy.default,
+    aten.unfold_backward.default,
     aten.eye.m,
     aten.eye.default,
     aten.native_layer_norm.default,
@@ -249,6 +272,41 @@ _BY_CHANNEL = (
     aten.native_batch_norm_backward.default,
 )
 
+# Ops whose last dimensions must be static, by how many.
+_BATCHED = {
+    1: (
+        aten.reflection_pad1d.default,
+        aten.reflection_pad1d_backward.default,
+        aten.replication_pad1d.default,
+        aten.replication_pad1d_backward.default,
+        aten.upsample_nearest1d.default,
+        aten.upsample_linear1d.default,
+        aten.view_as_complex_copy.default,
+    ),
+    2: (
+        aten.avg_pool2d_backward.default,
+        aten.max_pool2d_with_indices.default,
+        aten.max_pool2d_with_indices_backward.default,
+        aten._adaptive_avg_pool2d.default,
+        aten._adaptive_avg_pool2d_backward.default,
+        aten.adaptive_max_pool2d.default,
+        aten.reflection_pad2d.default,
+        aten.reflection_pad2d_backward.default,
+        aten.replication_pad2d.default,
+        aten.replication_pad2d_backward.default,
+        aten.upsample_nearest2d.default,
+        aten.upsample_nearest2d_backward.default,
+        aten.upsample_bilinear2d.default,
+        aten.upsample_bilinear2d_backward.default,
+        aten.upsample_bicubic2d.default,
+    ),
+    3: (
+        aten.pixel_shuffle.default,
+        aten.pixel_unshuffle.default,
+        aten.channel_shuffle.default,
+    ),
+}
+
 _CONDITIONAL = {
     aten.index.Tensor: Form(serves=_without_masks),
     aten._unsafe_index.Tensor: Form(serves=_without_masks),
@@ -256,11 +314,12 @@ _CONDITIONAL = {
     aten._unsafe_index_put.default: Form(serves=_without_masks),
     aten.constant_pad_nd.default: Form(ints="bound", serves=_starts_static),
     aten.avg_pool2d.default: Form(serves=_counts_whole_windows),
-    aten.avg_pool2d_backward.default: Form(serves=_no_dynamic_beyond(2)),
-    aten.max_pool2d_with_indices.default: Form(serves=_no_dynamic_beyond(2)),
-    aten.max_pool2d_with_indices_backward.default: Form(serves=_no_dynamic_beyond(2)),
-    aten._adaptive_avg_pool2d.default: Form(serves=_no_dynamic_beyond(2)),
-    aten._adaptive_avg_pool2d_backward.default: Form(serves=_no_dynamic_beyond(2)),
+    aten.linalg_vector_norm.default: Form(serves=_zeros_add_nothing),
+    aten.bucketize.Tensor: Form(pads=False, serves=_has_static_boundaries),
+    aten.glu.default: Form(pads=False, serves=_halves_statically),
+    aten.glu_backward.default: Form(
+        pads=False, serves=lambda grad_output, self, dim: _halves_statically(self, dim)
+    ),
 }
 
 
@@ -285,8 +344,13 @@ def table() -> dict[Overload, Form]:
         (_WITH_SHAPES, Form(ints="bound")),
         (_WITH_SIZES, Form(ints="size")),
     )
+    batched = {
+        overload: Form(ints="bound", serves=_no_dynamic_beyond(trailing))
+        for trailing, overloads in _BATCHED.items()
+        for overload in overloads
+    }
     grouped = {overload: form for overloads, form in groups for overload in overloads}
-    return {**grouped, **_CONDITIONAL, **views}
+    return {**grouped, **batched, **_CONDITIONAL, **views}
 
 
 def _form(overload: Overload) -> Form | None:
