@@ -14,7 +14,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
-from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.options import Options, compiling
 
 
 def tpu(
@@ -25,25 +25,34 @@ def tpu(
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured; its tensors are on tpu."""
-    chosen = Options()
-    compiler = functools.partial(compile_graph, options=chosen)
-    # PyTorch wraps the backward's compiler in place: it must be another object.
-    forward, backward = (SerializableAOTDispatchCompiler(CompiledGraph, compiler) for _ in "fb")
-    return aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )(module, example_inputs)
+    chosen = Options.parse(options, mode)
+    forward, backward, inference = (
+        _compiler(phase, chosen) for phase in ("forward", "backward", "inference")
+    )
+    with compiling(chosen):
+        return aot_autograd(
+            fw_compiler=forward,
+            bw_compiler=backward,
+            inference_compiler=inference,
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )(module, example_inputs)
+
+
+def _compiler(phase: str, options: Options) -> Callable[..., CompiledGraph]:
+    compiler = functools.partial(compile_graph, options=options, phase=phase)
+    if not options.serializable:
+        return compiler
+    return SerializableAOTDispatchCompiler(CompiledGraph, compiler)
 
 
 def compile_graph(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, phase: str = ""
 ) -> CompiledGraph:
     """A graph of functional ATen ops as a callable."""
     reader = Reader()
     graph = reader.read(module)
-    return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
+    return CompiledGraph(graph, reader.constants, options, ordinal_of(module), phase)
 
 
 def ordinal_of(module: fx.GraphModule) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
+import time
 from typing import Any
 
 import torch
 
 from torch_tpu.compiler import layout, store
 from torch_tpu.compiler.node import Created, Dims, Program, Write
+from torch_tpu.dynamo import logs
 from torch_tpu.dynamo.graph import Graph, TensorMeta
 from torch_tpu.dynamo.options import Options
 
@@ -70,12 +72,13 @@ class GraphSource:
     options: Options
     ordinal: int
     precision: str
+    name: str = "graph"
 
     is_large = True
 
     @property
     def label(self) -> str:
-        return f"graph of {len(self.graph.nodes)} nodes"
+        return f"{self.name} of {len(self.graph.nodes)} nodes"
 
     def key(self) -> bytes:
         facts = (self.bindings, self.donated, self.options.key(), self.ordinal, self.precision)
@@ -155,7 +158,18 @@ class GraphProgram:
 
 def make(source: GraphSource) -> GraphProgram:
     """The program of a source, from the cache or compiled."""
-    made = store.program(source, lambda: _compile(source))
+    began = time.perf_counter()
+    compiled = []
+
+    def compile_now() -> Program:
+        compiled.append(True)
+        return _compile(source)
+
+    if source.options.is_cached or store.must_not_compile():
+        made = store.program(source, compile_now)
+    else:
+        made = compile_now()
+    logs.program(source, bool(compiled), time.perf_counter() - began)
     return GraphProgram(made, source.created, source.writes)
 
 
@@ -166,6 +180,10 @@ def created_of(meta: TensorMeta) -> Created:
 
 
 def _compile(source: GraphSource) -> Program:
-    from torch_tpu.dynamo import tracing
+    from torch_tpu.dynamo import errors, tracing
 
-    return tracing.compile_graph(source)
+    try:
+        return tracing.compile_graph(source)
+    except Exception as error:
+        raised = errors.explained(source, error)
+    raise raised
