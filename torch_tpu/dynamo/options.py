@@ -134,7 +134,7 @@ class Options:
             raise ValueError(f"torch_tpu: mode {mode!r} is not one of {', '.join(MODES)}")
         if mode not in (None, "default"):
             _note(f'mode="{mode}" changes nothing on tpu: programs are optimised in full')
-        chosen = _around.get()
+        chosen = _around.get() or cls()
         for name, value in (options or {}).items():
             chosen = chosen._with(name, value)
         if chosen.async_compile:
@@ -213,10 +213,8 @@ def _note(text: str) -> None:
     log.info(text)
 
 
-_around = contextvars.ContextVar("around", default=Options())
-_compiling: contextvars.ContextVar[Options | None] = contextvars.ContextVar(
-    "compiling", default=None
-)
+_around = contextvars.ContextVar[Options | None]("around", default=None)
+_compiling = contextvars.ContextVar[Options | None]("compiling", default=None)
 
 
 @contextlib.contextmanager
