@@ -46,6 +46,7 @@ def _register(_C: Any) -> None:
     _C.set_library_folders([os.path.dirname(each) + os.sep for each in (torch.__file__, __file__)])
 
     from torch_tpu import accelerator
+    from torch_tpu.dynamo import default
 
     torch._register_device_module("tpu", accelerator)
     _alias_submodules(accelerator)
@@ -55,6 +56,9 @@ def _register(_C: Any) -> None:
     accelerator.higher_order.support_tpu()
     accelerator.modes.apply_environment()
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    default.install()
+    # Before torch reads TORCH_LOGS, which it does after it loaded this package.
+    importlib.import_module("torch._logging._internal").register_log("tpu", "torch_tpu")
     globals()["set_eager_mode"] = accelerator.set_eager_mode
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from torch_tpu import _C
 from torch_tpu.accelerator import (
     amp,
+    compiler,
     devices,
     higher_order,
     memory,
@@ -92,6 +93,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "amp",
+    "compiler",
     "current_device",
     "current_stream",
     "default_generators",

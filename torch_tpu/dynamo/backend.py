@@ -16,7 +16,7 @@ from torch._guards import TracingContext
 
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
-from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.options import Options, compiling
 
 
 def tpu(
@@ -27,33 +27,37 @@ def tpu(
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured; its tensors are on tpu."""
-    chosen = Options()
-    # PyTorch wraps the backward's compiler in place: each must be an object of its own.
+    chosen = Options.parse(options, mode)
     forward, backward, inference = (
-        SerializableAOTDispatchCompiler(
-            CompiledGraph, functools.partial(compile_graph, options=chosen, saves=saves)
-        )
-        for saves in (True, False, False)
+        _compiler(phase, chosen) for phase in ("forward", "backward", "inference")
     )
-    return aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        inference_compiler=inference,
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )(module, example_inputs)
+    with compiling(chosen):
+        return aot_autograd(
+            fw_compiler=forward,
+            bw_compiler=backward,
+            inference_compiler=inference,
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )(module, example_inputs)
+
+
+def _compiler(phase: str, options: Options) -> Callable[..., CompiledGraph]:
+    compiler = functools.partial(compile_graph, options=options, phase=phase)
+    if not options.serializable:
+        return compiler
+    return SerializableAOTDispatchCompiler(CompiledGraph, compiler)
 
 
 def compile_graph(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, saves: bool
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, phase: str = ""
 ) -> CompiledGraph:
-    """A graph of functional ATen ops as a callable; one that ``saves`` has outputs for a backward."""
+    """A graph of functional ATen ops as a callable; ``phase`` is forward, backward or inference."""
     reader = Reader()
     graph = reader.read(module)
     context = TracingContext.try_get()
-    if saves and context is not None and context.fw_metadata is not None:
+    if phase == "forward" and context is not None and context.fw_metadata is not None:
         graph = dataclasses.replace(graph, visible=context.fw_metadata.num_forward)
-    return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
+    return CompiledGraph(graph, reader.constants, options, ordinal_of(module), phase)
 
 
 def ordinal_of(module: fx.GraphModule) -> int:
