@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from torch_tpu.compiler import store
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options
@@ -29,12 +32,31 @@ def tpu(
     compiler = functools.partial(compile_graph, options=chosen)
     # PyTorch wraps the backward's compiler in place: it must be another object.
     forward, backward = (SerializableAOTDispatchCompiler(CompiledGraph, compiler) for _ in "fb")
-    return aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )(module, example_inputs)
+    with cached_graphs(chosen):
+        return aot_autograd(
+            fw_compiler=forward,
+            bw_compiler=backward,
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )(module, example_inputs)
+
+
+@contextlib.contextmanager
+def cached_graphs(options: Options) -> Iterator[None]:
+    """AOTAutograd's cache keeps whole CompiledGraphs, for this target and these options alone.
+
+    Where PyTorch's cache is on and ours is; graphs that it refuses are traced anew.
+    """
+    tag = torch.compiler.config.cache_key_tag
+    facts = (tag, store.namespace(), options.key(), torch.get_float32_matmul_precision())
+    with (
+        functorch.patch(
+            bundled_autograd_cache=True,
+            enable_autograd_cache=functorch.enable_autograd_cache and store.is_on(),
+        ),
+        torch.compiler.config.patch(cache_key_tag=repr(facts)),
+    ):
+        yield
 
 
 def compile_graph(
