@@ -6,18 +6,28 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.variables import optimizer
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor import codecache
 
 from torch_tpu.compiler import store
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options
+
+
+# Dynamo asks it of every gradient that an optimizer steps, and it imports all of Inductor first.
+_is_static_on_cuda = optimizer._is_static_for_cudagraphs
+optimizer._is_static_for_cudagraphs = lambda tensor: (
+    not tensor.is_cuda or _is_static_on_cuda(tensor)
+)
 
 
 def tpu(
@@ -52,9 +62,12 @@ def cached_graphs(options: Options) -> Iterator[None]:
     with (
         functorch.patch(
             bundled_autograd_cache=True,
+            force_non_lazy_backward_lowering=True,  # an entry is a forward with its backward
             enable_autograd_cache=functorch.enable_autograd_cache and store.is_on(),
         ),
         torch.compiler.config.patch(cache_key_tag=repr(facts)),
+        # Inductor's code generators, a second of imports, don't touch our graphs.
+        mock.patch.object(codecache, "init_backend_registration", lambda: None),
     ):
         yield
 

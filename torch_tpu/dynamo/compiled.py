@@ -29,11 +29,12 @@ class CompiledGraph(OutputCode):
         self.constants = list(constants)
         self.options = options
         self.ordinal = ordinal
+        self.stages = stages_of(graph, can_lower)
         self._prepare()
 
     def _prepare(self) -> None:
         self._boxed_call = True  # wrappers copy what they find on the instance
-        stages = stages_of(self.graph, can_lower)
+        stages = self.stages
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
             self._run: Callable[[list[Any]], Any] = GraphRunner(
                 self.graph, self.options, self.ordinal
@@ -47,7 +48,10 @@ class CompiledGraph(OutputCode):
         return self._run(arguments)
 
     def prepare_for_serialization(self) -> None:
-        """Nothing of this process is pickled."""
+        """What is told from the graph at length is told once, and pickled with it."""
+        for stage in self.stages:
+            if isinstance(stage, ProgramStage):
+                _ = stage.graph.digest, stage.graph.draws
 
     def post_compile(self, *_: Any) -> None:
         """Nothing is left to do after loading."""
@@ -56,7 +60,7 @@ class CompiledGraph(OutputCode):
         """There are no Triton kernels."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("graph", "constants", "options", "ordinal")
+        kept = ("graph", "constants", "options", "ordinal", "stages")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
