@@ -22,7 +22,6 @@ from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options
 
-
 # Dynamo asks it of every gradient that an optimizer steps, and it imports all of Inductor first.
 _is_static_on_cuda = optimizer._is_static_for_cudagraphs
 optimizer._is_static_for_cudagraphs = lambda tensor: (
