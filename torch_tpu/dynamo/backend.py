@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from torch._dynamo.variables import optimizer
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
 from torch._inductor import codecache
 
 from torch_tpu.compiler import store
@@ -38,13 +40,18 @@ def tpu(
 ) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured; its tensors are on tpu."""
     chosen = Options()
-    compiler = functools.partial(compile_graph, options=chosen)
-    # PyTorch wraps the backward's compiler in place: it must be another object.
-    forward, backward = (SerializableAOTDispatchCompiler(CompiledGraph, compiler) for _ in "fb")
+    # PyTorch wraps the backward's compiler in place: each must be an object of its own.
+    forward, backward, inference = (
+        SerializableAOTDispatchCompiler(
+            CompiledGraph, functools.partial(compile_graph, options=chosen, saves=saves)
+        )
+        for saves in (True, False, False)
+    )
     with cached_graphs(chosen):
         return aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,
+            inference_compiler=inference,
             partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,
         )(module, example_inputs)
@@ -72,11 +79,14 @@ def cached_graphs(options: Options) -> Iterator[None]:
 
 
 def compile_graph(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, saves: bool
 ) -> CompiledGraph:
-    """A graph of functional ATen ops as a callable."""
+    """A graph of functional ATen ops as a callable; one that ``saves`` has outputs for a backward."""
     reader = Reader()
     graph = reader.read(module)
+    context = TracingContext.try_get()
+    if saves and context is not None and context.fw_metadata is not None:
+        graph = dataclasses.replace(graph, visible=context.fw_metadata.num_forward)
     return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
 
 

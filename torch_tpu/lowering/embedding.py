@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import torch
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.indexing import (
     OUT_OF_RANGE,
     along,
@@ -24,7 +25,7 @@ FIRST_OFFSET = (
 
 
 def _rows(weight, indices):
-    return get(weight, along(0, positions(indices, weight.shape[0], OUT_OF_RANGE)))
+    return get(weight, along(0, positions(indices, sizes.size(weight, 0), OUT_OF_RANGE)))
 
 
 def _compute_dtype(array):
@@ -54,6 +55,7 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     rows = grad_output.reshape(indices.size, grad_output.shape[-1])
     rows = rows.astype(_compute_dtype(rows))
+    indices = sizes.filled(indices, num_weights)  # padding is dropped
     return _summed_rows(rows, indices, num_weights, padding_idx, scale_grad_by_freq)
 
 

@@ -113,9 +113,16 @@ def call(
     rule = rule or find(overload)
     if rule is None:
         raise NotImplementedError(f"{overload} has no lowering")
-    named = dict(named or {})
+    positional, bound = bind(overload, args, kwargs)
+    return rule.function(*positional, **bound, **(named or {}))
+
+
+def bind(
+    overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """A caller's arguments as rules expect them: in order, keyword-only ones by name."""
     arguments = [argument for argument in overload._schema.arguments if not argument.is_out]
-    positional = []
+    positional, named = [], {}
     for place, argument in enumerate(arguments):
         if "Generator" in str(argument.type):
             continue
@@ -125,7 +132,7 @@ def call(
             named[argument.name] = value
         else:
             positional.append(value)
-    return rule.function(*positional, **named)
+    return positional, named
 
 
 def rules() -> dict[Overload, Rule]:
