@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.variables import optimizer
+from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch._inductor import codecache
 
+from torch_tpu.compiler import store
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options, compiling
+
+# Dynamo asks it of every gradient that an optimizer steps, and it imports all of Inductor first.
+_is_static_on_cuda = optimizer._is_static_for_cudagraphs
+optimizer._is_static_for_cudagraphs = lambda tensor: (
+    not tensor.is_cuda or _is_static_on_cuda(tensor)
+)
 
 
 def tpu(
@@ -31,7 +43,7 @@ def tpu(
     forward, backward, inference = (
         _compiler(phase, chosen) for phase in ("forward", "backward", "inference")
     )
-    with compiling(chosen):
+    with compiling(chosen), cached_graphs(chosen):
         return aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,
@@ -46,6 +58,27 @@ def _compiler(phase: str, options: Options) -> Callable[..., CompiledGraph]:
     if not options.serializable:
         return compiler
     return SerializableAOTDispatchCompiler(CompiledGraph, compiler)
+
+
+@contextlib.contextmanager
+def cached_graphs(options: Options) -> Iterator[None]:
+    """AOTAutograd's cache keeps whole CompiledGraphs, for this target and these options alone.
+
+    Where PyTorch's cache is on and ours is; graphs that it refuses are traced anew.
+    """
+    tag = torch.compiler.config.cache_key_tag
+    facts = (tag, store.namespace(), options.key(), torch.get_float32_matmul_precision())
+    with (
+        functorch.patch(
+            bundled_autograd_cache=True,
+            force_non_lazy_backward_lowering=True,  # an entry is a forward with its backward
+            enable_autograd_cache=functorch.enable_autograd_cache and store.is_on(),
+        ),
+        torch.compiler.config.patch(cache_key_tag=repr(facts)),
+        # Inductor's code generators, a second of imports, don't touch our graphs.
+        mock.patch.object(codecache, "init_backend_registration", lambda: None),
+    ):
+        yield
 
 
 def compile_graph(

@@ -36,12 +36,13 @@ class CompiledGraph(OutputCode):
         self.options = options
         self.ordinal = ordinal
         self.phase = phase
+        self.stages = stages_of(graph, can_lower)
         self._prepare()
 
     def _prepare(self) -> None:
         self._boxed_call = True  # wrappers copy what they find on the instance
         name = logs.name_of(self.phase, self.options.custom_module_name)
-        stages = stages_of(self.graph, can_lower)
+        stages = self.stages
         logs.captured(name, self.graph)
         logs.staged(name, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
@@ -57,7 +58,10 @@ class CompiledGraph(OutputCode):
         return self._run(arguments)
 
     def prepare_for_serialization(self) -> None:
-        """Nothing of this process is pickled."""
+        """What is told from the graph at length is told once, and pickled with it."""
+        for stage in self.stages:
+            if isinstance(stage, ProgramStage):
+                _ = stage.graph.digest, stage.graph.draws
 
     def post_compile(self, *_: Any) -> None:
         """Nothing is left to do after loading."""
@@ -66,7 +70,7 @@ class CompiledGraph(OutputCode):
         """There are no Triton kernels."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("graph", "constants", "options", "ordinal", "phase")
+        kept = ("graph", "constants", "options", "ordinal", "phase", "stages")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

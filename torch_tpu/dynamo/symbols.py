@@ -110,4 +110,3 @@ def _shown(meta: Any) -> Iterable[tuple[int | None, str]]:
         for dim, size in enumerate(meta.sizes):
             if isinstance(size, str) and names_in(size) == {size}:
                 yield dim, size
-
