@@ -102,7 +102,9 @@ def compile_function(
     """
     sources: list[int | str] = list(range(len(shapes)))
     shapes = list(shapes)
-    for name, dtype, count in zip(("ints", "floats"), (jnp.int64, jnp.float64), numbers):
+    for name, dtype, count in zip(
+        ("ints", "floats"), (jnp.int64, jnp.float64), numbers, strict=True
+    ):
         if count:
             sources.append(name)
             shapes.append(jax.ShapeDtypeStruct((count,), dtype))
