@@ -212,13 +212,15 @@ def _resolved(argument: Any, values: dict[int, Any]) -> Any:
 
 def can_lower(node: Node) -> bool:
     """Whether a node can be part of a program."""
-    return _lowers(node.target) and all(
+    return has_lowering(node.target) and all(
         can_lower(inner) for graph in node.graphs() for inner in graph.nodes
     )
 
 
 @functools.cache
-def _lowers(target: str) -> bool:
+def has_lowering(target: str) -> bool:
+    """Whether nodes with this target can be part of a program."""
+
     def ask() -> bool:
         from torch_tpu.dynamo import interpreter
 
