@@ -105,9 +105,11 @@ class Graph:
     """A captured graph: a program for each way in which its arguments lie in memory.
 
     ``kinds`` says what each argument is: tensor, int, float, complex (numbers, or 0-dim CPU
-    tensors) or unused. ``tensors`` has (written, reusable) for each tensor. ``draws`` counts the
+    tensors) or unused. ``tensors`` has (written, reusable,
+    padded) for each tensor. ``draws`` counts the
     random ops. ``make(bindings, donated)`` gives the program of a call whose like was not seen
-    before: an object with program, created, writes and checks.
+    before (with the bounds that it was called with): an object with program, created, writes and
+    checks.
     """
 
     programs: int
@@ -115,10 +117,10 @@ class Graph:
         self,
         label: str,
         kinds: Sequence[str],
-        tensors: Sequence[tuple[bool, bool]],
+        tensors: Sequence[tuple[bool, bool, bool]],
         draws: int,
         ordinal: int,
-        make: Callable[[list[tuple[Any, ...]], list[int]], Any],
+        make: Callable[[list[tuple[Any, ...]], list[int], list[int]], Any],
     ) -> None: ...
     def __call__(
         self,
@@ -132,3 +134,9 @@ class Graph:
         ``symbols`` enter the program before the arguments' own integers; ``bounds`` tell programs
         apart; ``sizes`` are what -1, -2, ... stand for in the new tensors' sizes and strides.
         """
+
+def value_dims(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The dims of the value under a tensor's storage; None where it was never written."""
+
+def store_value(tensor: torch.Tensor, host: torch.Tensor) -> None:
+    """Give a tensor's storage a CPU tensor's elements as its value, dims and all."""

@@ -1,5 +1,7 @@
 #include "eager/graph.h"
 
+#include <ATen/Context.h>
+
 #include "device/counters.h"
 #include "device/device.h"
 #include "device/gil.h"
@@ -9,7 +11,7 @@ namespace torch_tpu {
 
 namespace {
 
-enum class Tag : uint8_t { kUnfilled, kWhole, kView, kWindow };
+enum class Tag : uint8_t { kUnfilled, kWhole, kView, kWindow, kPadded };
 
 bool has_bits(const c10::TensorImpl& tensor) {
   return tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
@@ -89,9 +91,12 @@ Dims resolved(const Dims& dims, std::span<const int64_t> sizes) {
 
 }  // namespace
 
-GraphCall::GraphCall(std::span<const GraphInput> inputs, Ordinal ordinal)
-    : ordinal(ordinal), inputs_(inputs) {
+GraphCall::GraphCall(std::span<const GraphInput> inputs, Ordinal ordinal,
+                     std::vector<int64_t> bounds)
+    : ordinal(ordinal), bounds(std::move(bounds)), inputs_(inputs) {
   bound_.reserve(inputs.size());
+  key.add(at::globalContext().float32MatmulPrecision());
+  key.add_ints(this->bounds);
 }
 
 void GraphCall::add_tensor(const at::Tensor& tensor) {
@@ -105,6 +110,12 @@ void GraphCall::add_tensor(const at::Tensor& tensor) {
   const auto dtype = c10::typeMetaToScalarType(impl.dtype());
   if (bound.value) {
     bound.value->check_not_failed();
+    if (input.padded) {
+      key.add(Tag::kPadded);
+      key.add(dtype);
+      key.add_ints(bound.value->dims());
+      return;
+    }
     if (bound.value->dtype() == dtype && impl.storage_offset() == 0 && impl.is_contiguous() &&
         impl.sizes() == c10::IntArrayRef(bound.value->dims()) && !has_bits(impl)) [[likely]] {
       key.add(Tag::kWhole);

@@ -22,6 +22,7 @@ namespace torch_tpu {
 struct GraphInput {
   bool written;   // the graph gives its storage a new Value
   bool reusable;  // an output could take its memory if nothing else needs it
+  bool padded;    // of a size known at run time: its Value has the program's bounds as dims
 };
 
 // How a tensor argument lies in its storage's Value. A window is a proper part of it: where it
@@ -49,7 +50,7 @@ struct GraphProgram {
 // One call's arguments, as far as they were read.
 class GraphCall {
  public:
-  GraphCall(std::span<const GraphInput> inputs, Ordinal ordinal);
+  GraphCall(std::span<const GraphInput> inputs, Ordinal ordinal, std::vector<int64_t> bounds);
   void add_number(int64_t number) { ints.push_back(number); }
   void add_number(double number) { floats.push_back(number); }
   // The next tensor argument, on the device.
@@ -60,6 +61,7 @@ class GraphCall {
 
   const Ordinal ordinal;
   KeyBuilder key;
+  std::vector<int64_t> bounds;  // of the sizes that are known at run time
   std::vector<int64_t> ints;
   std::vector<double> floats;
   c10::SmallVector<uint32_t, 16> donated;  // of the filled tensors, counted through

@@ -9,6 +9,7 @@
 
 #include "device/counters.h"
 #include "device/site.h"
+#include "device/storage.h"
 #include "eager/graph.h"
 #include "python/compiler.h"
 
@@ -62,7 +63,7 @@ GraphProgram read_graph_program(py::handle source) {
 class PythonGraph {
  public:
   PythonGraph(std::string label, const std::vector<std::string>& kinds,
-              const std::vector<std::pair<bool, bool>>& tensors, int64_t draws, Ordinal ordinal,
+              const std::vector<std::tuple<bool, bool, bool>>& tensors, int64_t draws, Ordinal ordinal,
               py::function make)
       : graph_(std::move(label), inputs_of(tensors), draws, ordinal,
                [make = std::move(make)](const GraphCall& call) { return ask(make, call); }) {
@@ -71,10 +72,8 @@ class PythonGraph {
 
   // The boxed convention: `arguments` is emptied, so that what only it held can be reused.
   py::list call(py::list arguments, const std::vector<int64_t>& symbols,
-                const std::vector<int64_t>& bounds, const std::vector<int64_t>& sizes) {
-    GraphCall call(graph_.inputs(), graph_.ordinal());
-    call.key.add(at::globalContext().float32MatmulPrecision());
-    call.key.add_ints(bounds);
+                std::vector<int64_t> bounds, const std::vector<int64_t>& sizes) {
+    GraphCall call(graph_.inputs(), graph_.ordinal(), std::move(bounds));
     for (int64_t symbol : symbols) call.add_number(symbol);
     TORCH_CHECK(arguments.size() == kinds_.size(), "torch_tpu: a graph of ", kinds_.size(),
                 " arguments got ", arguments.size());
@@ -92,9 +91,11 @@ class PythonGraph {
   size_t programs() const { return graph_.programs(); }
 
  private:
-  static std::vector<GraphInput> inputs_of(const std::vector<std::pair<bool, bool>>& tensors) {
+  static std::vector<GraphInput> inputs_of(const std::vector<std::tuple<bool, bool, bool>>& tensors) {
     std::vector<GraphInput> inputs;
-    for (auto [written, reusable] : tensors) inputs.push_back({written, reusable});
+    for (auto [written, reusable, padded] : tensors) {
+      inputs.push_back({written, reusable, padded});
+    }
     return inputs;
   }
 
@@ -103,8 +104,8 @@ class PythonGraph {
     py::gil_scoped_acquire gil;
     py::list bindings;
     for (const Binding& binding : call.bindings()) bindings.append(describe(binding));
-    return read_graph_program(make(bindings, py::cast(std::vector<uint32_t>(
-                                                 call.donated.begin(), call.donated.end()))));
+    const std::vector<uint32_t> donated(call.donated.begin(), call.donated.end());
+    return read_graph_program(make(bindings, donated, call.bounds));
   }
 
   void add(GraphCall& call, ArgumentKind kind, PyObject* object) {
@@ -152,10 +153,17 @@ class PythonGraph {
 void bind_graphs(py::module_& module) {
   py::class_<PythonGraph>(module, "Graph")
       .def(py::init<std::string, const std::vector<std::string>&,
-                    const std::vector<std::pair<bool, bool>>&, int64_t, Ordinal, py::function>())
+                    const std::vector<std::tuple<bool, bool, bool>>&, int64_t, Ordinal, py::function>())
       .def("__call__", &PythonGraph::call, py::arg("arguments"), py::arg("symbols") = py::tuple(),
            py::arg("bounds") = py::tuple(), py::arg("sizes") = py::tuple())
       .def_property_readonly("programs", &PythonGraph::programs);
+  module.def("value_dims", [](const at::Tensor& tensor) -> py::object {
+    const ValuePtr value = cell_of(tensor).load();
+    return value ? py::object(tuple_of(value->dims())) : py::none();
+  });
+  module.def("store_value", [](const at::Tensor& tensor, const at::Tensor& host) {
+    cell_of(tensor).store(from_host(host, tensor.device().index()));
+  });
 }
 
 }  // namespace torch_tpu

@@ -62,9 +62,21 @@ def program(source: Source, make: Callable[[], Program] | None) -> Program | Non
     return made
 
 
+def namespace() -> str:
+    """What programs are compiled for and with, as one name: any difference is another."""
+    current = _cache().namespace
+    assert current is not None
+    return current.name
+
+
 def begin() -> None:
     """Start loading what the script will need first."""
     _ahead().begin()
+
+
+def is_on() -> bool:
+    """Whether anything is kept on disk."""
+    return _cache().mode != "off"
 
 
 def must_not_compile() -> bool:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.variables import optimizer
+from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
+from torch._inductor import codecache
 
+from torch_tpu.compiler import store
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options, compiling
+
+# Dynamo asks it of every gradient that an optimizer steps, and it imports all of Inductor first.
+_is_static_on_cuda = optimizer._is_static_for_cudagraphs
+optimizer._is_static_for_cudagraphs = lambda tensor: (
+    not tensor.is_cuda or _is_static_on_cuda(tensor)
+)
 
 
 def tpu(
@@ -29,7 +43,7 @@ def tpu(
     forward, backward, inference = (
         _compiler(phase, chosen) for phase in ("forward", "backward", "inference")
     )
-    with compiling(chosen):
+    with compiling(chosen), cached_graphs(chosen):
         return aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,
@@ -46,12 +60,36 @@ def _compiler(phase: str, options: Options) -> Callable[..., CompiledGraph]:
     return SerializableAOTDispatchCompiler(CompiledGraph, compiler)
 
 
+@contextlib.contextmanager
+def cached_graphs(options: Options) -> Iterator[None]:
+    """AOTAutograd's cache keeps whole CompiledGraphs, for this target and these options alone.
+
+    Where PyTorch's cache is on and ours is; graphs that it refuses are traced anew.
+    """
+    tag = torch.compiler.config.cache_key_tag
+    facts = (tag, store.namespace(), options.key(), torch.get_float32_matmul_precision())
+    with (
+        functorch.patch(
+            bundled_autograd_cache=True,
+            force_non_lazy_backward_lowering=True,  # an entry is a forward with its backward
+            enable_autograd_cache=functorch.enable_autograd_cache and store.is_on(),
+        ),
+        torch.compiler.config.patch(cache_key_tag=repr(facts)),
+        # Inductor's code generators, a second of imports, don't touch our graphs.
+        mock.patch.object(codecache, "init_backend_registration", lambda: None),
+    ):
+        yield
+
+
 def compile_graph(
     module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, phase: str = ""
 ) -> CompiledGraph:
-    """A graph of functional ATen ops as a callable."""
+    """A graph of functional ATen ops as a callable; ``phase`` is forward, backward or inference."""
     reader = Reader()
     graph = reader.read(module)
+    context = TracingContext.try_get()
+    if phase == "forward" and context is not None and context.fw_metadata is not None:
+        graph = dataclasses.replace(graph, visible=context.fw_metadata.num_forward)
     return CompiledGraph(graph, reader.constants, options, ordinal_of(module), phase)
 
 

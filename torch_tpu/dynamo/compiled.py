@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_map
 from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import logs, program
-from torch_tpu.dynamo.graph import Graph, Node, Ref, TensorMeta, target_of
+from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.open_sizes import OpenSizes
 from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
 from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
@@ -35,12 +36,13 @@ class CompiledGraph(OutputCode):
         self.options = options
         self.ordinal = ordinal
         self.phase = phase
+        self.stages = stages_of(graph, can_lower)
         self._prepare()
 
     def _prepare(self) -> None:
         self._boxed_call = True  # wrappers copy what they find on the instance
         name = logs.name_of(self.phase, self.options.custom_module_name)
-        stages = stages_of(self.graph, can_lower)
+        stages = self.stages
         logs.captured(name, self.graph)
         logs.staged(name, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
@@ -56,7 +58,10 @@ class CompiledGraph(OutputCode):
         return self._run(arguments)
 
     def prepare_for_serialization(self) -> None:
-        """Nothing of this process is pickled."""
+        """What is told from the graph at length is told once, and pickled with it."""
+        for stage in self.stages:
+            if isinstance(stage, ProgramStage):
+                _ = stage.graph.digest, stage.graph.draws
 
     def post_compile(self, *_: Any) -> None:
         """Nothing is left to do after loading."""
@@ -65,7 +70,7 @@ class CompiledGraph(OutputCode):
         """There are no Triton kernels."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("graph", "constants", "options", "ordinal", "phase")
+        kept = ("graph", "constants", "options", "ordinal", "phase", "stages")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -75,7 +80,7 @@ class CompiledGraph(OutputCode):
 
 
 class GraphRunner:
-    """Runs a graph that is one program."""
+    """Runs a graph that is one program for each way in which its arguments lie and are bounded."""
 
     def __init__(self, graph: Graph, options: Options, ordinal: int, name: str = "graph"):
         self.graph, self.options, self.ordinal, self.name = graph, options, ordinal, name
@@ -86,23 +91,31 @@ class GraphRunner:
             if isinstance(output, Ref) and output.place < len(graph.inputs)
         ]
         self._only_new = signature.creates == tuple(range(len(graph.outputs)))
+        self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
         metas = graph.metas()
-        new = [metas[graph.outputs[place].place] for place in signature.creates]
-        fits = {(meta.sizes, meta.dtype) for meta in new}
+        fits = {(meta.sizes, meta.dtype) for meta in program.results_of(graph, signature)}
         tensors = [
-            (place in signature.writes, (metas[place].sizes, metas[place].dtype) in fits)
+            (
+                place in signature.writes,
+                (metas[place].sizes, metas[place].dtype) in fits,
+                place in signature.padded,
+            )
             for place in signature.tensors
         ]
         label = f"{name} of {len(graph.nodes)} nodes"
         self._call = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
 
-    def _make(self, bindings: list[tuple[Any, ...]], donated: list[int]) -> GraphProgram:
+    def _make(
+        self, bindings: list[tuple[Any, ...]], donated: list[int], bounds: list[int]
+    ) -> GraphProgram:
         return program.make(
             GraphSource(
                 self.graph,
                 self.signature,
                 tuple(Binding(*binding) for binding in bindings),
                 tuple(donated) if self.options.donate else (),
+                tuple(bounds),
+                self._sizes.exact if self._sizes else frozenset(),
                 self.options,
                 self.ordinal,
                 self.options.matmul_precision or torch.get_float32_matmul_precision(),
@@ -112,17 +125,30 @@ class GraphRunner:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """The graph's outputs; ``arguments`` is emptied."""
+        if self._sizes is not None:
+            return self._call_open(arguments, self._sizes)
         if self._only_new:
             return self._call(arguments)
         passed = [(place, arguments[source]) for place, source in self._passed]
-        created = self._call(arguments)
+        return self._outputs(self._call(arguments), passed)
+
+    def _call_open(self, arguments: list[Any], open_sizes: OpenSizes) -> list[Any]:
+        passed = [(place, arguments[source]) for place, source in self._passed]
+        values = open_sizes.symbols.values(arguments)
+        bounds = open_sizes.bounds(values)
+        open_sizes.pad(arguments, bounds)
+        created = self._call(arguments, values, bounds, open_sizes.of_outputs(values))
+        passed += open_sizes.integers(values)
+        return self._outputs(created, passed)
+
+    def _outputs(self, created: list[torch.Tensor], passed: list[tuple[int, Any]]) -> list[Any]:
         outputs: list[Any] = [
             None if isinstance(output, Ref) else output for output in self.graph.outputs
         ]
         for place, tensor in zip(self.signature.creates, created, strict=True):
             outputs[place] = tensor
-        for place, tensor in passed:
-            outputs[place] = tensor
+        for place, value in passed:
+            outputs[place] = value
         return outputs
 
 
@@ -213,9 +239,11 @@ def signature_of(graph: Graph) -> Signature:
         _kind(meta) if place in used else "unused" for place, meta in enumerate(graph.inputs)
     )
     metas = graph.metas()
+    tensors = tuple(place for place, kind in enumerate(kinds) if kind == "tensor")
     return Signature(
         kinds,
-        tensors=tuple(place for place, kind in enumerate(kinds) if kind == "tensor"),
+        tensors=tensors,
+        padded=frozenset(place for place in tensors if not graph.inputs[place].is_static),
         writes=tuple(sorted(graph.written())),
         creates=tuple(
             place
@@ -224,10 +252,13 @@ def signature_of(graph: Graph) -> Signature:
             and output.place >= len(graph.inputs)
             and isinstance(metas[output.place], TensorMeta)
         ),
+        symbols=tuple(sorted(graph.symbols())),
     )
 
 
 def _kind(meta: Any) -> str:
+    if isinstance(meta, Symbolic):
+        return "unused"  # its symbols enter on their own
     if not isinstance(meta, TensorMeta):
         return {"bool": "int"}.get(meta, meta)
     if meta.device != "cpu" or meta.sizes:

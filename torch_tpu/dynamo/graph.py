@@ -1,8 +1,8 @@
 """A captured graph in a form of its own: picklable, comparable, the same text in every process.
 
 Values are numbered through: the inputs first, then each node's result. A value is described by a
-``TensorMeta``, by a number's kind, by None or by a list of these. Sizes that Dynamo left open are
-text, a sympy expression over the graph's symbols ("s0", "2*s0 + 1").
+``TensorMeta``, by a number's kind, by ``Symbolic`` for a size that Dynamo left open, by None or by
+a list of these. An open size is text, a sympy expression over the graph's symbols ("2*s0 + 1").
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
 
 from torch_tpu.compiler.node import overload_of
@@ -43,6 +44,13 @@ class TensorMeta:
     @property
     def is_static(self) -> bool:
         return all(isinstance(size, int) for size in (*self.sizes, *self.strides))
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbolic:
+    """An integer that is an expression of the graph's symbols."""
+
+    expression: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,11 +86,17 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Nodes in order, what they start from and what is returned."""
+    """Nodes in order, what they start from and what is returned.
+
+    ``ranges`` has the least and the largest value of each symbol, None where it has no bound. Of
+    the outputs from ``visible`` on (activations that are saved) nobody sees how they lie.
+    """
 
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
+    ranges: dict[str, tuple[int, int | None]] = dataclasses.field(default_factory=dict)
+    visible: int | None = None
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -109,11 +123,11 @@ class Graph:
 
     def symbols(self) -> set[str]:
         """The names of all open sizes."""
-        text = " ".join(str(size) for meta in self.metas() for size in _open_sizes(meta))
-        return set(re.findall(r"\b[a-z]+\d+\b", text))
+        return {name for meta in self.metas() for name in open_names(meta)}
 
 
 COPY = "aten::copy_"
+_UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
 
 
 def _leaves(value: Any, kind: type) -> Iterator[Any]:
@@ -137,12 +151,21 @@ def is_random(target: str) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target_of(target), "tags", ())
 
 
-def _open_sizes(meta: Any) -> Iterator[str]:
+def names_in(expression: Size) -> set[str]:
+    """The symbols of a size."""
+    return set(re.findall(r"\b[a-z]+\d+\b", expression)) if isinstance(expression, str) else set()
+
+
+def open_names(meta: Any) -> Iterator[str]:
+    """The symbols in a description."""
     if isinstance(meta, TensorMeta):
-        yield from (size for size in (*meta.sizes, *meta.strides) if isinstance(size, str))
+        for size in (*meta.sizes, *meta.strides):
+            yield from names_in(size)
+    elif isinstance(meta, Symbolic):
+        yield from names_in(meta.expression)
     elif isinstance(meta, (list, tuple)):
         for each in meta:
-            yield from _open_sizes(each)
+            yield from open_names(each)
 
 
 class Reader:
@@ -172,7 +195,8 @@ class Reader:
         metas = [describe(node.meta.get("val")) for node in inputs]
         metas += [describe(tensor) for tensor in constants.values()]
         outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
-        return Graph(tuple(metas), tuple(nodes), tuple(outputs))
+        graph = Graph(tuple(metas), tuple(nodes), tuple(outputs))
+        return dataclasses.replace(graph, ranges=_ranges(module, graph.symbols()))
 
     def _constants_of(self, module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
         found = {}
@@ -192,6 +216,21 @@ class Reader:
             describe(node.meta.get("val")),
             site_of(node),
         )
+
+
+def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int, int | None]]:
+    """What Dynamo knows of the symbols' values."""
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    tensors = (value for value in values if isinstance(value, FakeTensor))
+    environment = next((value.fake_mode.shape_env for value in tensors), None)
+    if not names or environment is None:
+        return {}
+    ranges = {}
+    for symbol, known in environment.var_to_range.items():
+        if str(symbol) in names:
+            upper = int(known.upper) if known.upper < _UNBOUNDED else None
+            ranges[str(symbol)] = (max(0, int(known.lower)), upper)
+    return dict(sorted(ranges.items()))
 
 
 def _attribute(module: fx.GraphModule, name: str) -> Any:
@@ -233,6 +272,8 @@ def describe(value: Any) -> Any:
         return [describe(each) for each in value]
     if isinstance(value, (bool, torch.SymBool)):
         return "bool"
+    if isinstance(value, torch.SymInt) and isinstance(size_of(value), str):
+        return Symbolic(size_of(value))
     if isinstance(value, (int, torch.SymInt)):
         return "int"
     if isinstance(value, (float, torch.SymFloat)):

@@ -13,8 +13,18 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import round_to
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, Site, TensorMeta, target_of
-from torch_tpu.lowering import random, registry
+from torch_tpu.dynamo.graph import (
+    COPY,
+    Graph,
+    Node,
+    Ref,
+    Symbolic,
+    TensorMeta,
+    open_names,
+    target_of,
+)
+from torch_tpu.dynamo.symbols import evaluate
+from torch_tpu.lowering import bounded, random, registry, sizes
 
 Array = Any
 Operator = Callable[..., Any]
@@ -54,12 +64,22 @@ class GraphError(RuntimeError):
         self.node = node
 
 
+class NeedsExactSizes(Exception):
+    """A node that can't run at bounds, and the symbols that must be numbers for it."""
+
+    def __init__(self, node: Node, symbols: frozenset[str]):
+        super().__init__(node.target)
+        self.node = node
+        self.symbols = symbols
+
+
 @dataclasses.dataclass
 class State:
     """What the nodes of a graph and of the graphs inside it share."""
 
     seed: Array = None
     offset: Array = None
+    symbols: dict[str, Any] = dataclasses.field(default_factory=dict)
     draws: int = 0
     codes: list[tuple[Array, int]] = dataclasses.field(default_factory=list)
     errors: list[tuple[str, str, str, int]] = dataclasses.field(default_factory=list)
@@ -90,7 +110,7 @@ class Interpreter:
         for node in self.graph.nodes:
             try:
                 self.values.append(self._result(node))
-            except GraphError:
+            except (GraphError, NeedsExactSizes):
                 raise
             except Exception as error:
                 raise GraphError(node, error) from error
@@ -118,18 +138,33 @@ class Interpreter:
         args, kwargs = self.read(node.args), self.read(node.kwargs)
         if node.target == COPY:
             return self._copy(node, *args)
+        if isinstance(node.meta, Symbolic):
+            return evaluate([node.meta.expression], self.state.symbols)[0]
         if node.target in _OPERATORS:
             return _OPERATORS[node.target](self, node, *args, **kwargs)
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
             return target(*args, **kwargs)
         with registry.collect_checks() as checks:
-            result = self._by_rule(target, node, args, kwargs)
+            result = self.by_rule(target, node, args, kwargs)
         if checks.errors and not self.nested:
             self.state.codes.append((checks.code(), len(checks.errors)))
             site = node.site
             self.state.errors += [(*error, site.file, site.line) for error in checks.errors]
-        return promised(result, node.meta)
+        return self._sized(promised(result, node.meta), node.meta)
+
+    def _sized(self, result: Any, meta: Any) -> Any:
+        """A result with its open sizes declared."""
+        if isinstance(meta, list):
+            return [self._sized(each, item) for each, item in zip(result, meta, strict=True)]
+        if not isinstance(meta, TensorMeta) or meta.is_static or result is None:
+            return result
+        return sizes.sized(result, evaluate(meta.sizes, self.state.symbols))
+
+    def _symbols_of(self, node: Node) -> frozenset[str]:
+        """The open sizes that a node touches."""
+        metas = [node.meta, *(self.metas[ref.place] for ref in node.refs())]
+        return frozenset(name for meta in metas for name in open_names(meta))
 
     def _copy(self, node: Node, destination: Array, source: Array, *rest: Any) -> Array:
         meta = self.metas[node.args[0].place]
@@ -142,11 +177,17 @@ class Interpreter:
         self.values[node.args[0].place] = value
         return value
 
-    def _by_rule(self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+    def by_rule(self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         rule = rule_for(overload)
         if rule is None:
             raise NotImplementedError("it has no lowering")
         named: dict[str, Any] = {}
+        if self.state.symbols and bounded.is_dynamic(args, kwargs):
+            if not bounded.serves(overload, args, kwargs):
+                raise NeedsExactSizes(node, self._symbols_of(node))
+            if torch.Tag.nondeterministic_seeded in overload.tags:
+                named["generator"] = self.state.random_key()
+            return bounded.call(overload, args, kwargs, **named)
         if rule.layout_of is not None:
             named["contiguous"] = is_contiguous(self._argument_meta(overload, node, rule.layout_of))
         if torch.Tag.nondeterministic_seeded in overload.tags:
@@ -178,4 +219,15 @@ def is_contiguous(meta: TensorMeta) -> bool:
         return torch.empty_strided(meta.sizes, meta.strides, device="meta").is_contiguous()
 
 
-__all__ = ["GraphError", "Interpreter", "Site", "State", "lowers", "operator", "promised"]
+__all__ = [
+    "GraphError",
+    "Interpreter",
+    "NeedsExactSizes",
+    "State",
+    "lowers",
+    "operator",
+    "promised",
+]
+
+# Their operators are registered above.
+from torch_tpu.dynamo import factories, off_cpu  # noqa: E402, F401

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jax import lax
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 from torch_tpu.lowering.matmul import contract, product
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.random import keep_mask
@@ -40,6 +40,9 @@ def _scores(query, key, attn_bias, is_causal, scale):
         scores = jnp.where(attn_bias, scores, -jnp.inf)
     elif attn_bias is not None:
         scores = scores + attn_bias
+    if 2 in sizes.dynamic_dims(key):
+        column = lax.broadcasted_iota(jnp.int32, shape, 3)
+        scores = jnp.where(column < sizes.size(key, 2), scores, -jnp.inf)
     if is_causal:
         row, column = (lax.broadcasted_iota(jnp.int32, shape[2:], axis) for axis in (0, 1))
         scores = jnp.where(row >= column, scores, -jnp.inf)
@@ -68,7 +71,10 @@ def _dropout_factor(words, shape, dropout_p, dtype):
 
 def _batched(*operands):
     """Operands with a batch dim, which PyTorch lets be absent."""
-    return (operand[None] if operand.ndim == 3 else operand for operand in operands)
+    return (
+        sizes.sized(operand[None], (1, *sizes.sizes_of(operand))) if operand.ndim == 3 else operand
+        for operand in operands
+    )
 
 
 def _attend(query, key, value, attn_bias, dropout_p, is_causal, scale, generator):
@@ -156,7 +162,7 @@ def _scaled_dot_product_fused_attention_overrideable(
     output, logsumexp, philox_seed, philox_offset = _attend(
         query, key, value, attn_bias, dropout_p, is_causal, scale, generator
     )
-    max_q, max_k = query.shape[-2], key.shape[-2]
+    max_q, max_k = sizes.size(query, -2), sizes.size(key, -2)
     return output, logsumexp, None, None, max_q, max_k, philox_seed, philox_offset, None
 
 

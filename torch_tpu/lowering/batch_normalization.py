@@ -1,11 +1,10 @@
 """Batch normalisation, its gradients, and its parts that synchronised batch norm is made of."""
 
-import math
-
 import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.normalization import affine, asked_for, moments
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
@@ -26,7 +25,7 @@ def _along_channels(channels, ndim):
 
 def _elements(input):
     """How many elements a channel has."""
-    return math.prod(input.shape[axis] for axis in _all_but_channels(input))
+    return sizes.count(input, _all_but_channels(input))
 
 
 def _factor(rstd, weight):

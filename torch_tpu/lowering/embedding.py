@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import torch
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.indexing import (
     OUT_OF_RANGE,
     along,
@@ -24,7 +25,7 @@ FIRST_OFFSET = (
 
 
 def _rows(weight, indices):
-    return get(weight, along(0, positions(indices, weight.shape[0], OUT_OF_RANGE)))
+    return get(weight, along(0, positions(indices, sizes.size(weight, 0), OUT_OF_RANGE)))
 
 
 def _compute_dtype(array):
@@ -54,6 +55,7 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     rows = grad_output.reshape(indices.size, grad_output.shape[-1])
     rows = rows.astype(_compute_dtype(rows))
+    indices = sizes.filled(indices, num_weights)  # padding is dropped
     return _summed_rows(rows, indices, num_weights, padding_idx, scale_grad_by_freq)
 
 
@@ -91,7 +93,7 @@ def _bag_max(rows, bags, count, indices, counted):
     return jnp.where(found, largest, 0), jnp.where(found, chosen, 0).astype(indices.dtype)
 
 
-def _embed_bags(
+def embed_bags(
     weight,
     indices,
     offsets,
@@ -137,7 +139,7 @@ def _embedding_bag_results(forward_only):
         include_last_offset=False,
         padding_idx=-1,
     ):
-        result, bags, sizes, maxima = _embed_bags(
+        result, bags, sizes, maxima = embed_bags(
             weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
         )
         if mode == SUM:
@@ -169,6 +171,7 @@ def _embedding_bag_dense_backward(
     padding_idx=-1,
 ):
     grad = grad.astype(_compute_dtype(grad))
+    bag_size = bag_size[: grad.shape[0]]  # off the CPU there is one for the last offset too
     if grad.size == 0 or indices.size == 0:
         return jnp.zeros((num_weights, grad.shape[1]), grad.dtype)
     if mode == MAX:

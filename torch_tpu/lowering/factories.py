@@ -1,12 +1,13 @@
 """Tensors from numbers: ranges, constants, the identity."""
 
 import math
+import operator
 
 import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -33,6 +34,15 @@ def _progression(start, step, length, dtype):
     return result
 
 
+def _bounded_progression(start, end, step, dtype):
+    """A range of integers whose ends are known when it is made, as long as it may become."""
+    low, high = (start, end) if step > 0 else (end, start)
+    least = 0 if isinstance(low, sizes.Size) else low
+    length = max(0, -((least - operator.index(high)) // abs(step)))
+    result = lax.iota(jnp.int64, length) * step + sizes.value(start)
+    return result if dtype is None else result.astype(dtypes.to_jax(dtype))
+
+
 def _arange_length(start, end, step):
     if all(isinstance(number, int) for number in (start, end, step)):
         return max(0, -((start - end) // step))
@@ -41,6 +51,8 @@ def _arange_length(start, end, step):
 
 @lowering(aten.arange.start_step, aten.arange.start_out, static=RANGE_NUMBERS)
 def arange(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
+    if any(isinstance(number, sizes.Size) for number in (start, end)):
+        return _bounded_progression(start, end, step, dtype)
     if dtype == torch.int64:
         start, end, step = int(start), int(end), int(step)
     length = _arange_length(start, end, step)

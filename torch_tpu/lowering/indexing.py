@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.registry import check, lowering
 
 aten = torch.ops.aten
@@ -15,7 +16,7 @@ OUT_OF_RANGE = "index out of range in self"
 
 def places_dtype(count):
     """The narrowest dtype for positions below ``count``: 64-bit integers are slow on a TPU."""
-    return jnp.int32 if count < 2**31 else jnp.int64
+    return jnp.int32 if sizes.is_traced(count) or count < 2**31 else jnp.int64
 
 
 def positions(index, size, message, wrap=False, error=IndexError):
@@ -23,6 +24,11 @@ def positions(index, size, message, wrap=False, error=IndexError):
     check((index >= (-size if wrap else 0)) & (index < size), message, error)
     index = index.astype(places_dtype(size))
     return jnp.where(index < 0, index + size, index) if wrap else index
+
+
+def to_write(places, index, array, dim):
+    """Positions along a dim to write at: for padding of the index one that is dropped."""
+    return sizes.filled(sizes.like(places, index), array.shape[dim])
 
 
 def along(dim, index):
@@ -118,7 +124,7 @@ def _masked_length(self, indices):
     return jnp.where(jnp.min(lengths) == 0, 0, jnp.max(lengths))
 
 
-def _places(self, indices, size):
+def _places(self, indices, size, writes=False):
     """The indices as an indexing tuple, masks expanded to ``size`` positions along each dim.
 
     A mask with a single true element stands for all positions, as an index of length 1 does.
@@ -134,7 +140,9 @@ def _places(self, indices, size):
         else:
             dim = len(places)
             message = f"index is out of bounds for dimension {dim} with size {self.shape[dim]}"
-            index = positions(index, self.shape[dim], message, wrap=True)
+            given = index
+            index = positions(given, sizes.size(self, dim), message, wrap=True)
+            index = to_write(index, given, self, dim) if writes else index
             if size is not None and index.ndim and 1 != index.shape[-1] < size:
                 room = [(0, 0)] * (index.ndim - 1) + [(0, size - index.shape[-1])]
                 index = jnp.pad(index, room)
@@ -176,7 +184,7 @@ def index_put(self, indices, values, accumulate=False, unsafe=False):
     reduce = "sum" if accumulate else None
     masks = [index for index in given if is_mask(index)]
     if not masks:
-        return put_at(self, _places(self, indices, None), values, reduce)
+        return put_at(self, _places(self, indices, None, writes=True), values, reduce)
     return _put_mixed(self, indices, values, reduce, masks)
 
 
@@ -237,8 +245,14 @@ def _one_dim(self, dim, index):
 @lowering(aten.index_select.default)
 def index_select(self, dim, index):
     array, dim, index = _one_dim(self, dim, index)
-    result = get(array, along(dim, positions(index, array.shape[dim], OUT_OF_RANGE)))
+    places = positions(index, sizes.size(array, dim), OUT_OF_RANGE)
+    result = get(array, along(dim, places))
     return result if self.ndim else result.reshape(())
+
+
+def _places_to_write(array, dim, index, message):
+    places = positions(index, sizes.size(array, dim), message)
+    return along(dim, to_write(places, index, array, dim))
 
 
 def _source(array, dim, index, source):
@@ -250,7 +264,7 @@ def _source(array, dim, index, source):
 @lowering(aten.index_add.default)
 def index_add(self, dim, index, source, *, alpha=1):
     array, dim, index = _one_dim(self, dim, index)
-    places = along(dim, positions(index, array.shape[dim], OUT_OF_RANGE))
+    places = _places_to_write(array, dim, index, OUT_OF_RANGE)
     source = _source(array, dim, index, source) * jnp.asarray(alpha).astype(source.dtype)
     return put_at(array, places, source, "sum").reshape(self.shape)
 
@@ -260,7 +274,7 @@ def index_copy(self, dim, index, source):
     array, dim, index = _one_dim(self, dim, index)
     size = array.shape[dim]
     message = f"index_copy_(): index is out of bounds for dimension {dim} with size {size}"
-    places = along(dim, positions(index, size, message))
+    places = _places_to_write(array, dim, index, message)
     return put_at(array, places, _source(array, dim, index, source)).reshape(self.shape)
 
 
@@ -269,7 +283,9 @@ def index_fill(self, dim, index, value):
     array, dim, index = _one_dim(self, dim, index)
     size = array.shape[dim]
     message = f"index is out of bounds for dimension {dim} with size {size}"
-    filled = jnp.zeros(size, bool).at[positions(index, size, message, wrap=True)].set(True)
+    places = positions(index, sizes.size(array, dim), message, wrap=True)
+    places = to_write(places, index, array, dim)
+    filled = jnp.zeros(size, bool).at[places].set(True, mode="drop")
     filled = filled.reshape((size,) + (1,) * (array.ndim - dim - 1))
     return jnp.where(filled, value.astype(array.dtype), array).reshape(self.shape)
 
@@ -277,7 +293,7 @@ def index_fill(self, dim, index, value):
 @lowering(aten.index_reduce.default)
 def index_reduce(self, dim, index, source, reduce, *, include_self=True):
     array, dim, index = _one_dim(self, dim, index)
-    places = along(dim, positions(index, array.shape[dim], OUT_OF_RANGE))
+    places = _places_to_write(array, dim, index, OUT_OF_RANGE)
     source = _source(array, dim, index, source)
     return reduce_at(array, places, source, reduce, include_self).reshape(self.shape)
 
@@ -287,16 +303,18 @@ def index_reduce(self, dim, index, source, reduce, *, include_self=True):
 
 def _flat_positions(self, index):
     message = f"out of range: tried to access index on a tensor of {self.size} elements."
-    return positions(index, self.size, message, wrap=True)
+    return positions(index, sizes.count(self), message, wrap=True)
 
 
 @lowering(aten.take.default)
 def take(self, index):
-    return get(self.reshape(-1), (_flat_positions(self, index),))
+    return get(sizes.flat(self), (_flat_positions(self, index),))
 
 
 @lowering(aten.put.default)
 def put(self, index, source, accumulate=False):
-    places = _flat_positions(self, index).reshape(-1)
+    flat, index = sizes.flat(self), sizes.flat(index)
+    places = to_write(_flat_positions(self, index), index, flat, 0)
     reduce = "sum" if accumulate else None
-    return put_at(self.reshape(-1), (places,), source.reshape(-1), reduce).reshape(self.shape)
+    flat = sizes.like(put_at(flat, (places,), sizes.flat(source), reduce), flat)
+    return sizes.reshape(flat, sizes.sizes_of(self))

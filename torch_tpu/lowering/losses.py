@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.promotion import cast, promote
 from torch_tpu.lowering.registry import check, lowering
 
@@ -12,21 +13,25 @@ aten = torch.ops.aten
 _MEAN, _SUM = 1, 2  # at::Reduction; 0 keeps every element's loss
 
 
-def _reduced(loss, reduction):
+def _reduced(loss, reduction, *operands):
+    """The loss of each element, made from the operands element by element, reduced."""
+    loss = sizes.like(loss, *operands)
+    if reduction in (_MEAN, _SUM):
+        loss = sizes.filled(loss, 0)
     if reduction == _MEAN:
-        return jnp.mean(loss)
+        return jnp.sum(loss) / sizes.count(loss)
     return jnp.sum(loss) if reduction == _SUM else loss
 
 
 def _spread(grad_output, like, reduction):
     """The gradient that reaches each element of ``like`` through the reduction."""
-    return grad_output / like.size if reduction == _MEAN else grad_output
+    return grad_output / sizes.count(like) if reduction == _MEAN else grad_output
 
 
 @lowering(aten.mse_loss.default)
 def mse_loss(self, target, reduction=_MEAN):
     self, target = promote(self, target)
-    return _reduced(jnp.square(self - target), reduction)
+    return _reduced(jnp.square(self - target), reduction, self, target)
 
 
 @lowering(aten.mse_loss_backward.default)
@@ -40,7 +45,8 @@ def smooth_l1_loss(self, target, reduction=_MEAN, beta=1.0):
     self, target, beta = promote(self, target, beta)
     distance = jnp.abs(self - target)
     near = 0.5 * jnp.square(distance) / beta
-    return _reduced(jnp.where(distance < beta, near, distance - 0.5 * beta), reduction)
+    loss = jnp.where(distance < beta, near, distance - 0.5 * beta)
+    return _reduced(loss, reduction, self, target)
 
 
 @lowering(aten.smooth_l1_loss_backward.default)
@@ -56,7 +62,8 @@ def huber_loss(self, target, reduction=_MEAN, delta=1.0):
     self, target, delta = promote(self, target, delta)
     distance = jnp.abs(self - target)
     far = delta * (distance - 0.5 * delta)
-    return _reduced(jnp.where(distance < delta, 0.5 * jnp.square(distance), far), reduction)
+    loss = jnp.where(distance < delta, 0.5 * jnp.square(distance), far)
+    return _reduced(loss, reduction, self, target)
 
 
 @lowering(aten.huber_loss_backward.default)
@@ -69,7 +76,7 @@ def huber_loss_backward(grad_output, self, target, reduction, delta):
 @lowering(aten.soft_margin_loss.default)
 def soft_margin_loss(self, target, reduction=_MEAN):
     self, target = promote(self, target)
-    return _reduced(jnp.log1p(jnp.exp(-target * self)), reduction)
+    return _reduced(jnp.log1p(jnp.exp(-target * self)), reduction, self, target)
 
 
 @lowering(aten.soft_margin_loss_backward.default)
@@ -88,7 +95,7 @@ def binary_cross_entropy(self, target, weight=None, reduction=_MEAN):
     # PyTorch bounds the logarithms so that a certain but wrong prediction has a finite loss.
     no, yes = (jnp.maximum(log, -100) for log in (jnp.log1p(-self), jnp.log(self)))
     loss = (target - 1) * no - target * yes
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return _reduced(loss if weight is None else loss * weight, reduction, self, target)
 
 
 @lowering(aten.binary_cross_entropy_backward.default)
@@ -106,7 +113,7 @@ def binary_cross_entropy_with_logits(self, target, weight=None, pos_weight=None,
     if pos_weight is not None:
         log_sigmoid = log_sigmoid * ((pos_weight - 1) * target + 1)
     loss = (1 - target) * self - log_sigmoid
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return _reduced(loss if weight is None else loss * weight, reduction, self, target)
 
 
 def _class_dim(scores):
@@ -152,7 +159,7 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
     self, weight = promote(self, weight)
     if target.ndim == self.ndim:  # one target of shape (1) for scores of shape (C)
         target = target.reshape(())
-    counts = target != ignore_index
+    counts = (target != ignore_index) & sizes.inside(target)
     dim = _class_dim(self)
     within = (target >= 0) & (target < self.shape[dim])
     check(~counts | within, "Target is out of bounds.")

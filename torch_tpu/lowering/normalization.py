@@ -1,11 +1,10 @@
 """Batch, layer, group, RMS and weight normalisation, and their gradients."""
 
-import math
-
 import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
 from torch_tpu.lowering.sums import sum_along
@@ -13,16 +12,13 @@ from torch_tpu.lowering.sums import sum_along
 aten = torch.ops.aten
 
 
-def _count(input, axes):
-    return math.prod(input.shape[axis] for axis in axes)
-
-
 def moments(input, axes, keepdims=False):
     """Mean and biased variance. The variance is that of the deviations, as PyTorch's: the
     difference of two large squares would lose it."""
-    count = _count(input, axes)
-    mean = jnp.sum(input, axis=axes, keepdims=True) / count
-    variance = jnp.sum(jnp.square(input - mean), axis=axes, keepdims=keepdims) / count
+    count = sizes.count(input, axes)
+    mean = jnp.sum(sizes.filled(input, 0, axes), axis=axes, keepdims=True) / count
+    deviations = sizes.filled(sizes.like(input - mean, input), 0, axes)
+    variance = jnp.sum(jnp.square(deviations), axis=axes, keepdims=keepdims) / count
     return mean if keepdims else mean.reshape(variance.shape), variance
 
 
@@ -74,11 +70,10 @@ def native_layer_norm_backward(
     grad_out, input, mean, rstd, weight = promote(grad_out, input, mean, rstd, weight)
     normalised = (input - mean) * rstd
     products = grad_out * normalised
+    count = sizes.count(input, axes)
 
     def grad_input():
-        along, mean_grad = (
-            sum_along(each, axes, weight) / _count(input, axes) for each in (products, grad_out)
-        )
+        along, mean_grad = (sum_along(each, axes, weight) / count for each in (products, grad_out))
         grad = affine(grad_out, weight, None)
         return _input_gradient(grad, normalised, rstd, mean_grad, along)
 
@@ -95,7 +90,7 @@ def _fused_rms_norm(input, normalized_shape, weight, eps):
     _, axes = _trailing_dims(input, normalized_shape)
     input, weight = promote(input, weight)
     eps = jnp.finfo(input.dtype).eps if eps is None else eps
-    rstd = lax.rsqrt(sum_along(jnp.square(input), axes) / _count(input, axes) + eps)
+    rstd = lax.rsqrt(sum_along(jnp.square(input), axes) / sizes.count(input, axes) + eps)
     return affine(input * rstd, weight, None), rstd
 
 
@@ -107,7 +102,7 @@ def _fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, ou
     products = grad_out * normalised
 
     def grad_input():
-        along = sum_along(products, axes, weight) / _count(input, axes)
+        along = sum_along(products, axes, weight) / sizes.count(input, axes)
         return _input_gradient(affine(grad_out, weight, None), normalised, rstd, 0, along)
 
     return asked_for(
@@ -119,7 +114,7 @@ def _fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, ou
 
 
 def _grouped(tensor, N, C, HxW, group):
-    return tensor.reshape(N, group, C // group, HxW)
+    return sizes.reshape(tensor, (N, group, C // group, HxW))
 
 
 def _by_group(channels, group):
@@ -129,32 +124,34 @@ def _by_group(channels, group):
 
 @lowering(aten.native_group_norm.default, static=("eps",))
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    shape = input.shape
+    shape = sizes.sizes_of(input)
     input, weight, bias = promote(input, weight, bias)
     grouped = _grouped(input, N, C, HxW, group)
     mean, variance = moments(grouped, (2, 3), keepdims=True)
     rstd = lax.rsqrt(variance + eps)
     scaled = affine((grouped - mean) * rstd, _by_group(weight, group), _by_group(bias, group))
-    return scaled.reshape(shape), mean.reshape(N, group), rstd.reshape(N, group)
+    scaled = sizes.reshape(sizes.like(scaled, grouped), shape)
+    return scaled, mean.reshape(N, group), rstd.reshape(N, group)
 
 
 @lowering(aten.native_group_norm_backward.default)
 def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
-    shape = input.shape
+    shape = sizes.sizes_of(input)
     grad_out, input, mean, rstd, weight = promote(grad_out, input, mean, rstd, weight)
     grad, grouped = (_grouped(tensor, N, C, HxW, group) for tensor in (grad_out, input))
     mean, rstd = (moment.reshape(N, group, 1, 1) for moment in (mean, rstd))
     normalised = (grouped - mean) * rstd
     sums = [sum_along(each, (3,)) for each in (grad * normalised, grad)]
+    count = sizes.count(grouped, (2, 3))
 
     def grad_input():
         factor = _by_group(weight, group)
         along, mean_grad = (
-            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / _count(grouped, (2, 3))
-            for each in sums
+            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / count for each in sums
         )
         scaled = affine(grad, factor, None)
-        return _input_gradient(scaled, normalised, rstd, mean_grad, along).reshape(shape)
+        grad_input = _input_gradient(scaled, normalised, rstd, mean_grad, along)
+        return sizes.reshape(sizes.like(grad_input, grouped), shape)
 
     return asked_for(
         output_mask,

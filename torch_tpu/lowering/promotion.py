@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 
 _BOOL, _INT, _FLOAT, _COMPLEX = range(4)
 
@@ -75,10 +75,10 @@ def _lift(dtype: torch.dtype, higher: torch.dtype) -> torch.dtype:
 def cast(operand: Any, dtype: torch.dtype) -> jax.Array:
     """The operand as a strongly typed array of a torch dtype, converted as PyTorch does."""
     target = dtypes.to_jax(dtype)
-    operand = jnp.asarray(operand)
-    if jnp.issubdtype(operand.dtype, jnp.complexfloating) and not dtype.is_complex:
-        operand = operand.real
-    return jax.lax.convert_element_type(operand, target)
+    array = jnp.asarray(operand)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating) and not dtype.is_complex:
+        array = array.real
+    return sizes.like(jax.lax.convert_element_type(array, target), operand)
 
 
 def promote(*operands: Any, to_float: bool = False) -> tuple[jax.Array, ...]:

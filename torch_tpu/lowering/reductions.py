@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jax import lax
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import lowering
 
@@ -27,6 +27,10 @@ def axes(self, dim):
 def count(self, dims):
     """How many elements each reduction over the axes sees."""
     return math.prod(self.shape[axis] for axis in dims)
+
+
+def _mean_divisor(self, dims):
+    return sizes.number(sizes.count(self, dims), np.float32)
 
 
 def to_opmath(self):
@@ -61,7 +65,7 @@ def nansum(self, dim=None, keepdim=False, *, dtype=None):
 
 @lowering(aten.mean.default, aten.mean.dim)
 def mean(self, dim=None, keepdim=False, *, dtype=None):
-    return sum(self, dim, keepdim, dtype=dtype) / np.float32(count(self, axes(self, dim)))
+    return sum(self, dim, keepdim, dtype=dtype) / _mean_divisor(self, axes(self, dim))
 
 
 @lowering(aten.prod.default, aten.prod.dim_int)
@@ -70,18 +74,21 @@ def prod(self, dim=None, keepdim=False, *, dtype=None):
     if jnp.issubdtype(factors.dtype, jnp.inexact):
         factors = to_opmath(factors)
     else:
-        factors = factors.astype(jnp.int64)
-    return jnp.prod(factors, axes(self, dim), keepdims=keepdim)
+        factors = sizes.like(factors.astype(jnp.int64), factors)
+    dims = axes(self, dim)
+    return jnp.prod(sizes.filled(factors, 1, dims), dims, keepdims=keepdim)
 
 
 @lowering(aten.any.default, aten.any.dim, aten.any.dims)
 def any(self, dim=None, keepdim=False):
-    return jnp.any(self != 0, _truth_axes(self, dim), keepdims=keepdim)
+    dims = _truth_axes(self, dim)
+    return jnp.any(self != 0, dims, keepdims=keepdim)
 
 
 @lowering(aten.all.default, aten.all.dim, aten.all.dims)
 def all(self, dim=None, keepdim=False):
-    return jnp.all(self != 0, _truth_axes(self, dim), keepdims=keepdim)
+    dims = _truth_axes(self, dim)
+    return jnp.all(sizes.filled(self, 1, dims) != 0, dims, keepdims=keepdim)
 
 
 def _truth_axes(self, dim):
@@ -91,12 +98,14 @@ def _truth_axes(self, dim):
 
 @lowering(aten.amax.default, aten.max.default)
 def amax(self, dim=None, keepdim=False):
-    return jnp.max(self, axes(self, dim), keepdims=keepdim)
+    dims = axes(self, dim)
+    return jnp.max(sizes.filled(self, sizes.lowest(self.dtype), dims), dims, keepdims=keepdim)
 
 
 @lowering(aten.amin.default, aten.min.default)
 def amin(self, dim=None, keepdim=False):
-    return jnp.min(self, axes(self, dim), keepdims=keepdim)
+    dims = axes(self, dim)
+    return jnp.min(sizes.filled(self, sizes.highest(self.dtype), dims), dims, keepdims=keepdim)
 
 
 @lowering(aten.aminmax.default)
@@ -145,7 +154,7 @@ def min(self, dim, keepdim=False):
 def _argument(self, dim, keepdim, reduce):
     if dim is not None:
         return _extreme(self, dim, keepdim, reduce)[1]
-    place = _extreme(self.reshape(-1), 0, False, reduce)[1]
+    place = _extreme(sizes.flat(self), 0, False, reduce)[1]
     return place.reshape((1,) * self.ndim if keepdim else ())
 
 
@@ -169,6 +178,7 @@ def logsumexp(self, dim, keepdim=False):
     if not jnp.issubdtype(self.dtype, jnp.inexact):
         self = cast(self, torch.get_default_dtype())
     self, dims = to_opmath(self), axes(self, dim)
+    self = sizes.filled(self, -jnp.inf, dims)
     largest = jnp.max(self.real, dims, keepdims=True, initial=-jnp.inf)
     largest = jnp.where(jnp.isinf(largest), 0, largest)
     total = jnp.log(jnp.sum(jnp.exp(self - largest), dims, keepdims=True)) + largest

@@ -4,7 +4,15 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering.indexing import at_least_1d, places_dtype, positions, put_at, reduce_at
+from torch_tpu.lowering import sizes
+from torch_tpu.lowering.indexing import (
+    at_least_1d,
+    places_dtype,
+    positions,
+    put_at,
+    reduce_at,
+    to_write,
+)
 from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -15,9 +23,9 @@ def _checked(size, dim, index):
     return positions(index, size, message, error=RuntimeError)
 
 
-def _cut(array, sizes):
+def _cut(array, shape):
     """The leading part of every dim."""
-    return array[tuple(slice(0, size) for size in sizes)]
+    return array[tuple(slice(0, size) for size in shape)]
 
 
 @lowering(aten.gather.default)
@@ -26,7 +34,7 @@ def gather(self, dim, index, *, sparse_grad=False):
     if index.size == 0:
         return jnp.zeros(index.shape, self.dtype)
     dim %= array.ndim
-    places = _checked(array.shape[dim], dim, index_1d)
+    places = _checked(sizes.size(array, dim), dim, index_1d)
     room = [array.shape[d] if d == dim else n for d, n in enumerate(index_1d.shape)]
     array = _cut(array, room)
     result = jnp.take_along_axis(array, places, axis=dim, mode="promise_in_bounds")
@@ -35,10 +43,9 @@ def gather(self, dim, index, *, sparse_grad=False):
 
 def _scatter_places(array, dim, index):
     """For every element of ``index`` the place in the array that it stands for."""
+    places = to_write(_checked(sizes.size(array, dim), dim, index), index, array, dim)
     return tuple(
-        _checked(array.shape[dim], dim, index)
-        if d == dim
-        else lax.broadcasted_iota(places_dtype(size), index.shape, d)
+        places if d == dim else lax.broadcasted_iota(places_dtype(size), index.shape, d)
         for d, size in enumerate(index.shape)
     )
 

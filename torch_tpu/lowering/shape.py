@@ -1,12 +1,13 @@
 """Joining, repeating, reordering, padding and triangles."""
 
 import math
+import operator
 
 import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 from torch_tpu.lowering.promotion import result_type
 from torch_tpu.lowering.registry import lowering
 
@@ -20,8 +21,22 @@ def cat(tensors, dim=0):
     joined = [tensor for tensor in tensors if tensor.shape != (0,)]
     if not joined:
         return jnp.zeros(0, dtype)
+    dim %= joined[0].ndim
+    if any(dim in sizes.dynamic_dims(tensor) for tensor in joined):
+        return _joined_at_true_places(joined, dim, dtype)
     arrays = [tensor.astype(dtype) for tensor in joined]
-    return arrays[0] if len(arrays) == 1 else lax.concatenate(arrays, dim % arrays[0].ndim)
+    return arrays[0] if len(arrays) == 1 else lax.concatenate(arrays, dim)
+
+
+def _joined_at_true_places(tensors, dim, dtype):
+    """Each tensor written over the padding of the one before."""
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
+    whole, place = jnp.zeros(shape, dtype), 0
+    for tensor in tensors:
+        whole = lax.dynamic_update_slice_in_dim(whole, tensor.astype(dtype), place, dim)
+        place += sizes.size(tensor, dim)
+    return whole
 
 
 @lowering(aten.stack.default, aten._stack.default)
@@ -44,7 +59,13 @@ def block_diag(tensors):
 
 @lowering(aten.flip.default)
 def flip(self, dims):
-    return lax.rev(self, [dim % self.ndim for dim in dims]) if self.ndim else self
+    if self.ndim == 0:
+        return self
+    dims = [dim % self.ndim for dim in dims]
+    reverse = lax.rev(self, dims)
+    for dim in set(dims).intersection(sizes.dynamic_dims(self)):
+        reverse = sizes.from_place(reverse, self.shape[dim] - sizes.size(self, dim), dim)
+    return reverse
 
 
 @lowering(aten.roll.default)
@@ -52,18 +73,23 @@ def roll(self, shifts, dims=()):
     if self.size == 0:
         return self
     if not dims:
-        return _rolled(self.reshape(-1), shifts[0], 0).reshape(self.shape)
+        return sizes.reshape(_rolled(sizes.flat(self), shifts[0], 0), sizes.sizes_of(self))
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(self, shift, dim % self.ndim)
     return self
 
 
 def _rolled(array, shift, dim):
+    if dim in sizes.dynamic_dims(array):
+        place = lax.iota(jnp.int32, array.shape[dim]) - jnp.int32(shift)
+        places = jnp.remainder(place, sizes.size(array, dim))
+        return sizes.like(jnp.take(array, places, axis=dim, mode="clip"), array)
     cut = -shift % array.shape[dim]
     if cut == 0:
         return array
     head = lax.slice_in_dim(array, 0, cut, axis=dim)
-    return lax.concatenate([lax.slice_in_dim(array, cut, None, axis=dim), head], dim)
+    joined = lax.concatenate([lax.slice_in_dim(array, cut, None, axis=dim), head], dim)
+    return sizes.like(joined, array)
 
 
 @lowering(aten.rot90.default)
@@ -73,11 +99,13 @@ def rot90(self, k=1, dims=(0, 1)):
 
 @lowering(aten.repeat.default)
 def repeat(self, repeats):
-    sizes = (1,) * (len(repeats) - self.ndim) + self.shape
-    pairs = [n for size in sizes for n in (1, size)]
-    spread = [n for pair in zip(repeats, sizes, strict=True) for n in pair]
-    result = [count * size for count, size in zip(repeats, sizes, strict=True)]
-    return jnp.broadcast_to(self.reshape(pairs), spread).reshape(result)
+    own = (1,) * (len(repeats) - self.ndim) + sizes.sizes_of(self)
+    pairs = [n for size in own for n in (1, size)]
+    spread = [n for pair in zip(repeats, own, strict=True) for n in pair]
+    result = [count * size for count, size in zip(repeats, own, strict=True)]
+    columns = self.reshape(tuple(map(operator.index, pairs)))
+    columns = sizes.sized(jnp.broadcast_to(columns, tuple(map(operator.index, spread))), spread)
+    return sizes.reshape(columns, result)
 
 
 @lowering(aten.constant_pad_nd.default)
@@ -85,7 +113,8 @@ def constant_pad_nd(self, pad, value=0):
     low, high = list(pad[0::2])[::-1], list(pad[1::2])[::-1]
     untouched = self.ndim - len(low)
     room = [(0, 0, 0)] * untouched + [(a, b, 0) for a, b in zip(low, high, strict=True)]
-    return lax.pad(self, jnp.asarray(value).astype(self.dtype), room)
+    value = jnp.asarray(value).astype(self.dtype)
+    return lax.pad(sizes.filled(self, value), value, room)
 
 
 # Channels and pixels
@@ -125,11 +154,13 @@ def channel_shuffle(self, groups):
 # Triangles and diagonals
 
 
-def _column_minus_row(sizes, offset):
+def _column_minus_row(shape, offset):
     """For every element of a matrix its column less its row less ``offset``."""
-    rows, columns = (lax.broadcasted_iota(jnp.int32, sizes[-2:], axis) for axis in (0, 1))
+    rows, columns = (lax.broadcasted_iota(jnp.int32, shape[-2:], axis) for axis in (0, 1))
+    if isinstance(offset, sizes.Size):
+        return columns - rows - offset.value
     # Every offset beyond the matrix selects the same triangle.
-    bound = sum(sizes[-2:]) + 1
+    bound = sum(shape[-2:]) + 1
     return columns - rows - max(-bound, min(bound, offset))
 
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import torch
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.promotion import cast, promote
 from torch_tpu.lowering.registry import lowering
 from torch_tpu.lowering.sums import apart
@@ -13,7 +14,7 @@ aten = torch.ops.aten
 def _vectors(tensor):
     """The tensor in the dtype to compute in; a 0-dim one as one element, which has a dim 0."""
     (tensor,) = promote(tensor)
-    return jnp.atleast_1d(tensor)
+    return tensor if tensor.ndim else tensor.reshape(1)
 
 
 def _deviations(vectors, dim):
@@ -21,6 +22,7 @@ def _deviations(vectors, dim):
 
     The initial value serves an empty dim, whose result is empty too.
     """
+    vectors = sizes.filled(vectors, -jnp.inf, (dim % vectors.ndim,))
     return vectors - jnp.max(vectors, axis=dim, keepdims=True, initial=-jnp.inf)
 
 
@@ -59,6 +61,7 @@ def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
 def _safe_softmax(self, dim, dtype=None):
     vectors = _vectors(self if dtype is None else cast(self, dtype))
     # Where all is masked there is nothing to share out: 0, not NaN.
+    vectors = sizes.filled(vectors, -jnp.inf)
     masked = jnp.all(vectors == -jnp.inf, axis=dim, keepdims=True)
     return jnp.where(masked, 0, _normalised_exponentials(vectors, dim)).reshape(self.shape)
 
@@ -73,6 +76,7 @@ def _masked_softmax(self, mask, dim=None, mask_type=None):
     if mask_type == _KEY_PADDING and mask.ndim == 2 and self.ndim == 4:
         mask = mask[:, None, None, :]
     vectors = jnp.where(jnp.broadcast_to(mask, self.shape), -jnp.inf, *promote(self))
+    vectors = sizes.like(vectors, self)
     return _softmax(vectors, -1 if dim is None else dim, False)
 
 

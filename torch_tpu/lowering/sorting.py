@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jax import lax
 
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
 
@@ -19,6 +20,8 @@ _COMPARE_ALL = 64
 
 def ascending(self, axis):
     """Values in order, equal ones as they stood, nans last, and the places they came from."""
+    last = np.nan if jnp.issubdtype(self.dtype, jnp.floating) else sizes.highest(self.dtype)
+    self = sizes.filled(self, last, (axis,))  # after its equals: the sort is stable
     place = lax.broadcasted_iota(jnp.int32, self.shape, axis)
     return lax.sort((self, place), dimension=axis, num_keys=1, is_stable=True)
 
@@ -31,6 +34,7 @@ def sort_stable(self, *, stable=None, dim=-1, descending=False):
     if not descending:
         return tuple(ascending(self, axis))
     # The mirror image of an ascending sort of the mirror image: equal values keep their order.
+    self = sizes.filled(self, sizes.lowest(self.dtype), (axis,))
     values, places = (jnp.flip(each, axis) for each in ascending(jnp.flip(self, axis), axis))
     return values, self.shape[axis] - 1 - places
 
@@ -53,6 +57,9 @@ def _largest_first(self, largest):
 def topk(self, k, dim=-1, largest=True, sorted=True):
     if self.ndim == 0:
         return (self, jnp.int32(0)) if k else (jnp.zeros(0, self.dtype), jnp.zeros(0, jnp.int32))
+    if sizes.dynamic_dims(self):
+        end = sizes.lowest if largest else sizes.highest
+        self = sizes.filled(self, end(self.dtype), (dim % self.ndim,))
     last = jnp.moveaxis(self, dim, -1)
     if largest or not jnp.issubdtype(self.dtype, jnp.floating):
         places = lax.top_k(_largest_first(last, largest), k)[1]

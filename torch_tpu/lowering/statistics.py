@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from jax import lax
 
-from torch_tpu.lowering import reductions, sorting
+from torch_tpu.lowering import reductions, sizes, sorting
 from torch_tpu.lowering.registry import check, lowering
 
 aten = torch.ops.aten
@@ -15,9 +15,9 @@ def _variance_and_mean(self, dim, correction, keepdim):
     """In two passes: the mean, then the mean square distance from it."""
     dims = reductions.axes(self, dim)
     self = reductions.to_opmath(self)
-    elements = np.array(reductions.count(self, dims), self.real.dtype)
+    elements = sizes.number(sizes.count(self, dims), self.real.dtype)
     mean = jnp.sum(self, dims, keepdims=True) / elements
-    distance = self - mean
+    distance = sizes.filled(sizes.like(self - mean, self), 0, dims)
     square = distance.real**2 + distance.imag**2 if jnp.iscomplexobj(self) else distance**2
     correction = 1 if correction is None else correction
     freedom = jnp.maximum(elements - lax.convert_element_type(correction, elements.dtype), 0)
@@ -54,7 +54,8 @@ def _at_rank(self, dim, keepdim, rank):
     values, places = sorting.ascending(self, dim % self.ndim)
     nans = jnp.zeros((), jnp.int32)
     if jnp.issubdtype(self.dtype, jnp.floating):
-        nans = jnp.sum(jnp.isnan(self), dim, keepdims=True, dtype=jnp.int32)
+        known = sizes.filled(self, 0, (dim % self.ndim,))
+        nans = jnp.sum(jnp.isnan(known), dim, keepdims=True, dtype=jnp.int32)
     ranks = jnp.asarray(rank(nans), jnp.int32)
     index_shape = list(self.shape)
     index_shape[dim] = 1
@@ -76,7 +77,7 @@ def _middle(length, skip_nans):
 
 
 def _length(self, dim):
-    return self.shape[dim] if self.ndim else 1
+    return sizes.size(self, dim) if self.ndim else 1
 
 
 @lowering(aten.median.dim)
@@ -93,7 +94,7 @@ def _of_all(self, by_dim):
     if self.size == 0:
         floating = jnp.issubdtype(self.dtype, jnp.floating)
         return jnp.full((), np.nan if floating else jnp.iinfo(self.dtype).min, self.dtype)
-    return by_dim(self.reshape(-1), 0)[0]
+    return by_dim(sizes.flat(self), 0)[0]
 
 
 @lowering(aten.median.default)

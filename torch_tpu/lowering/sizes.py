@@ -1,0 +1,394 @@
+"""Bounded dynamic sizes: arrays traced at a bound whose true sizes are known when a program runs.
+
+A dimension of unknown size is traced at its bound. To XLA the program is a static one; what lies
+beyond the true size is padding, which may hold anything. The true sizes are kept here, by array,
+for as long as a program is traced. A rule that reduces, contracts or reorders along a dimension
+says what padding stands for (``filled``: 0 in a sum, -inf in a maximum); one that needs a size as a
+number asks ``size`` or ``count``; one that merges or splits dimensions uses ``reshape``, if the
+places of elements matter outside of the rule. In a static program all of these cost nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import itertools
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core.primitives import copy_p
+
+Array = Any
+
+_names = itertools.count()  # of the sizes that are no products
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Size:
+    """A size that is known when the program runs: its bound, and its value, a traced int32 scalar.
+
+    Where Python wants an integer (a shape) it is its bound. Its arithmetic keeps both, and of a
+    product the factors, so that a reshape can tell which dimensions it leaves as they are.
+    """
+
+    bound: int
+    value: Array
+    factors: tuple[int, tuple[int, ...]] = dataclasses.field(
+        default_factory=lambda: (1, (next(_names),))
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", lax.convert_element_type(self.value, jnp.int32))
+
+    def __index__(self) -> int:
+        return self.bound
+
+    def __mul__(self, other: int | Size) -> int | Size:
+        if other == 0:
+            return 0
+        (number, names), (factor, others) = self.factors, _factors(other)
+        factors = number * factor, tuple(sorted(names + others))
+        return Size(self.bound * operator.index(other), self.value * value(other), factors)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: int | Size) -> Size:
+        return Size(self.bound + operator.index(other), self.value + value(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int | Size) -> Size:
+        least = 0 if isinstance(other, Size) else other
+        return Size(self.bound - least, self.value - value(other))
+
+    def __rsub__(self, other: int) -> Size:
+        return Size(other, other - self.value)
+
+    def __floordiv__(self, other: int | Size) -> int | Size:
+        number, names = self.factors
+        factor, others = _factors(other)
+        rest = list(names)
+        with contextlib.suppress(ValueError):
+            for name in others:
+                rest.remove(name)
+            if number % factor == 0:
+                return self._divided(number // factor, rest, other)
+        least = 1 if isinstance(other, Size) else other
+        return Size(self.bound // least, self.value // value(other))
+
+    def _divided(self, number: int, names: list[int], divisor: int | Size) -> int | Size:
+        if not names:
+            return number
+        bound = self.bound // operator.index(divisor)
+        return Size(bound, self.value // value(divisor), (number, tuple(names)))
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return Size(other, other // self.value)
+
+    def __mod__(self, other: int | Size) -> Size:
+        return Size(operator.index(other) - 1, self.value % value(other))
+
+
+Dim = int | Size
+
+
+def value(size: Dim) -> Any:
+    """A size as a number: an int, or the traced scalar."""
+    return size.value if isinstance(size, Size) else size
+
+
+def number(size: Any, dtype: Any) -> Any:
+    """A count (an int or a traced scalar) in a dtype."""
+    return lax.convert_element_type(size, dtype) if is_traced(size) else np.dtype(dtype).type(size)
+
+
+def is_traced(size: Any) -> bool:
+    """Whether a count is known only when the program runs."""
+    return isinstance(size, jax.Array)
+
+
+def _factors(size: Dim) -> tuple[int, tuple[int, ...]]:
+    return size.factors if isinstance(size, Size) else (size, ())
+
+
+# The trace's table
+
+
+# By a traced array's identity: the array, which keeps the identity its own, and its sizes.
+_Table = dict[int, tuple[Array, tuple[Dim, ...]]]
+_table: contextvars.ContextVar[_Table | None] = contextvars.ContextVar("sizes", default=None)
+
+
+@contextlib.contextmanager
+def bounded_trace() -> Iterator[None]:
+    """Inside, arrays may have dynamic sizes. Around the tracing of one program."""
+    token = _table.set({})
+    try:
+        yield
+    finally:
+        _table.reset(token)
+
+
+def is_bounded_trace() -> bool:
+    return _table.get() is not None
+
+
+def sizes_of(array: Array) -> tuple[Dim, ...]:
+    """An array's true sizes: an int for each static dimension, a Size for each dynamic one."""
+    table = _table.get()
+    known = table.get(id(array)) if table else None
+    return known[1] if known else tuple(array.shape)
+
+
+def dynamic_dims(array: Array) -> tuple[int, ...]:
+    """The dimensions whose size is known only when the program runs."""
+    return tuple(dim for dim, size in enumerate(sizes_of(array)) if isinstance(size, Size))
+
+
+def size(array: Array, axis: int) -> Any:
+    """A dimension's true size: an int, or a traced int32 scalar where it is dynamic."""
+    return value(sizes_of(array)[axis])
+
+
+def count(array: Array, axes: Sequence[int] | None = None) -> Any:
+    """How many elements the axes (all by default) span: an int or a traced int32 scalar."""
+    sizes = sizes_of(array)
+    axes = range(len(sizes)) if axes is None else axes
+    return value(math.prod(sizes[axis] for axis in axes))
+
+
+def sized(array: Array, sizes: Sequence[Any]) -> Array:
+    """The array with its true sizes declared: each an int, a traced scalar or a Size.
+
+    An int or a Size decides the dimension's bound, too: the array is cut or padded to it.
+    """
+    sizes = tuple(
+        Size(bound, each) if is_traced(each) else each
+        for each, bound in zip(sizes, array.shape, strict=True)
+    )
+    array = at_bounds(array, tuple(map(operator.index, sizes)))
+    is_dynamic = any(isinstance(each, Size) for each in sizes)
+    return _remembered(array, sizes) if is_dynamic else array
+
+
+def like(array: Array, *sources: Any) -> Array:
+    """An array made from the sources element by element, broadcast: it has their sizes."""
+    table = _table.get()
+    known = [table[id(source)][1] for source in sources if id(source) in table] if table else []
+    if not known or any(array is source for source in sources):
+        return array
+    result: list[Dim] = list(array.shape)
+    for sizes in known:
+        for dim, each in enumerate(sizes, array.ndim - len(sizes)):
+            if isinstance(each, Size) and each.bound == array.shape[dim]:
+                result[dim] = each
+    return sized(array, result)
+
+
+def _remembered(array: Array, sizes: tuple[Dim, ...]) -> Array:
+    table = _table.get()
+    if table is None:
+        raise RuntimeError("dynamic sizes outside of bounded_trace()")
+    if id(array) in table and table[id(array)][1] != sizes:
+        array = copy_p.bind(array)  # an array of its own; XLA never sees it
+    table[id(array)] = array, sizes
+    return array
+
+
+def at_bounds(array: Array, bounds: tuple[int, ...]) -> Array:
+    """The array cut or padded at the end of each dimension."""
+    if array.shape == bounds:
+        return array
+    room = [(0, max(0, bound - n)) for bound, n in zip(bounds, array.shape, strict=True)]
+    return lax.slice(jnp.pad(array, room), (0,) * array.ndim, bounds)
+
+
+def from_place(array: Array, place: Any, dim: int) -> Array:
+    """The array from a traced place of a dimension on; what comes after its end is zeros."""
+    room = [(0, 0, 0)] * array.ndim
+    room[dim] = (0, array.shape[dim], 0)
+    longer = lax.pad(array, jnp.zeros((), array.dtype), room)
+    return lax.dynamic_slice_in_dim(longer, place, array.shape[dim], dim)
+
+
+# Padding
+
+
+def inside(array: Array, dims: Sequence[int] | None = None) -> Any:
+    """True for elements that are no padding along the dims (all by default); True if none is."""
+    result: Any = True
+    for dim in dynamic_dims(array):
+        if dims is None or dim in dims:
+            place = lax.broadcasted_iota(jnp.int32, array.shape, dim)
+            result = result & (place < size(array, dim))
+    return result
+
+
+def filled(array: Array, padding: Any, dims: Sequence[int] | None = None) -> Array:
+    """The array with a value for its padding along the dims (all by default)."""
+    mask = inside(array, dims)
+    if mask is True:
+        return array
+    return like(jnp.where(mask, array, jnp.asarray(padding).astype(array.dtype)), array)
+
+
+def lowest(dtype: Any) -> Any:
+    """What no value is below, NaN apart."""
+    if jnp.issubdtype(dtype, jnp.floating):
+        return -jnp.inf
+    return False if dtype == jnp.bool_ else jnp.iinfo(dtype).min
+
+
+def highest(dtype: Any) -> Any:
+    """What no value is above, NaN apart."""
+    if jnp.issubdtype(dtype, jnp.floating):
+        return jnp.inf
+    return True if dtype == jnp.bool_ else jnp.iinfo(dtype).max
+
+
+# Reshapes
+
+
+def reshape(array: Array, sizes: Sequence[Dim]) -> Array:
+    """The array with other true sizes, elements in row-major order of the true sizes.
+
+    Where each run of dimensions that are merged or split is dynamic in its first one only, padding
+    follows the elements before and after, and the reshape moves nothing. Others gather.
+    """
+    source, target = sizes_of(array), tuple(sizes)
+    bounds = tuple(map(operator.index, target))
+    if not any(isinstance(each, Size) for each in (*source, *target)):
+        return array.reshape(bounds)
+    if all(_keeps_order(*group) for group in _groups(source, target)):
+        return sized(array.reshape(bounds), target)
+    return sized(_relaid(array, source, target), target)
+
+
+def merged(array: Array, first: int, last: int) -> Array:
+    """Dimensions ``first`` to ``last``, both included, as one."""
+    sizes = sizes_of(array)
+    between = math.prod(sizes[first : last + 1])
+    return reshape(array, (*sizes[:first], between, *sizes[last + 1 :]))
+
+
+def flat(array: Array) -> Array:
+    """All elements in one dimension; a 0-dim array as one element."""
+    return reshape(array, (math.prod(sizes_of(array)),))
+
+
+def _groups(
+    source: tuple[Dim, ...], target: tuple[Dim, ...]
+) -> Iterator[tuple[list[Dim], list[Dim]]]:
+    """The shortest runs of dimensions with equal products; what can't be told apart is one run."""
+    befores, afters = list(source), list(target)
+    while befores and afters:
+        before, after = [befores.pop(0)], [afters.pop(0)]
+        while _factors(math.prod(before)) != _factors(math.prod(after)):
+            shorter = math.prod(map(operator.index, before)) <= math.prod(
+                map(operator.index, after)
+            )
+            if befores and (shorter or not afters):
+                before.append(befores.pop(0))
+            elif afters:
+                after.append(afters.pop(0))
+            else:
+                break
+        yield before, after
+    if befores or afters:  # of size one
+        yield befores, afters
+
+
+def _keeps_order(before: list[Dim], after: list[Dim]) -> bool:
+    same = math.prod(map(operator.index, before)) == math.prod(map(operator.index, after))
+    return same and all(
+        not any(isinstance(each, Size) for each in [n for n in dims if not is_one(n)][1:])
+        for dims in (before, after)
+    )
+
+
+def is_one(size: Dim) -> bool:
+    return not isinstance(size, Size) and size == 1
+
+
+def _relaid(array: Array, source: tuple[Dim, ...], target: tuple[Dim, ...]) -> Array:
+    """Elements gathered from their places among the source's sizes to those among the target's.
+
+    They move in rows as long as the static dimensions at the end of both allow.
+    """
+    bounds = tuple(map(operator.index, target))
+    length = math.gcd(_static_at_end(source), _static_at_end(target))
+    rows = _in_rows(source, length), _in_rows(target, length)
+    if None not in rows:
+        source, target = rows
+    else:
+        length = 1
+    shape = tuple(map(operator.index, target))
+    room = max(math.prod(shape), math.prod(map(operator.index, source)))
+    dtype = jnp.int32 if room < 2**31 else jnp.int64
+    place = jnp.zeros(shape, dtype)
+    for dim, stride in enumerate(_strides(target, dtype)):
+        place += lax.broadcasted_iota(dtype, shape, dim) * stride
+    found = jnp.zeros(shape, dtype)
+    at_bounds = _strides(tuple(map(operator.index, source)), dtype)
+    for dim, (stride, wide) in enumerate(zip(_strides(source, dtype), at_bounds, strict=True)):
+        step = place // jnp.maximum(stride, 1)
+        # Only padding lies beyond the first dimension's size.
+        found += (step if dim == 0 else step % jnp.maximum(_count(source[dim], dtype), 1)) * wide
+    return jnp.take(array.reshape(-1, length), found, axis=0, mode="clip").reshape(bounds)
+
+
+def _static_at_end(sizes: tuple[Dim, ...]) -> int:
+    """How many elements at the end of any index are contiguous, whatever the dynamic sizes."""
+    length = 1
+    for each in reversed(sizes):
+        length *= _factors(each)[0]
+        if isinstance(each, Size):
+            break
+    return length
+
+
+def _in_rows(sizes: tuple[Dim, ...], length: int) -> tuple[Dim, ...] | None:
+    """The sizes of an array of rows; None where no dimension ends with a row."""
+    left = list(sizes)
+    while length > 1:
+        last = left.pop()
+        factor = _factors(last)[0]
+        if factor % length == 0:
+            left.append(last // length)
+            break
+        if isinstance(last, Size) or length % last:
+            return None
+        length //= last
+    return tuple(left)
+
+
+def _count(size: Dim, dtype: Any) -> Any:
+    return number(value(size), dtype)
+
+
+def _strides(sizes: tuple[Dim, ...], dtype: Any) -> list[Any]:
+    """Row-major strides as numbers of a dtype."""
+    strides: list[Any] = [np.dtype(dtype).type(1)]
+    for each in reversed(sizes[1:]):
+        strides.append(strides[-1] * _count(each, dtype))
+    return strides[len(sizes) - 1 :: -1] if sizes else []
+
+
+def pack(array: Array, sizes: Sequence[Dim]) -> Array:
+    """The elements in row-major order of their true sizes, at the front of a flat array."""
+    array = sized(array, sizes)
+    return flat(array)
+
+
+def unpack(array: Array, sizes: Sequence[Dim]) -> Array:
+    """The inverse of ``pack``: a flat array with the true elements in front, at their bounds."""
+    total = math.prod(sizes)
+    array = sized(array, (total,)) if isinstance(total, Size) else array
+    return reshape(array, sizes)
