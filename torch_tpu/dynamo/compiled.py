@@ -43,8 +43,7 @@ class CompiledGraph(OutputCode):
         self._boxed_call = True  # wrappers copy what they find on the instance
         name = logs.name_of(self.phase, self.options.custom_module_name)
         stages = self.stages
-        logs.captured(name, self.graph)
-        logs.staged(name, stages, can_lower)
+        logs.captured(name, self.graph, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
             self._run: Callable[[list[Any]], Any] = GraphRunner(
                 self.graph, self.options, self.ordinal, name
