@@ -22,7 +22,7 @@ from torch._inductor import codecache
 from torch_tpu.compiler import store
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
-from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.options import Options, compiling
 
 # Dynamo asks it of every gradient that an optimizer steps, and it imports all of Inductor first.
 _is_static_on_cuda = optimizer._is_static_for_cudagraphs
@@ -39,15 +39,11 @@ def tpu(
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured; its tensors are on tpu."""
-    chosen = Options()
-    # PyTorch wraps the backward's compiler in place: each must be an object of its own.
+    chosen = Options.parse(options, mode)
     forward, backward, inference = (
-        SerializableAOTDispatchCompiler(
-            CompiledGraph, functools.partial(compile_graph, options=chosen, saves=saves)
-        )
-        for saves in (True, False, False)
+        _compiler(phase, chosen) for phase in ("forward", "backward", "inference")
     )
-    with cached_graphs(chosen):
+    with compiling(chosen), cached_graphs(chosen):
         return aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,
@@ -55,6 +51,13 @@ def tpu(
             partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,
         )(module, example_inputs)
+
+
+def _compiler(phase: str, options: Options) -> Callable[..., CompiledGraph]:
+    compiler = functools.partial(compile_graph, options=options, phase=phase)
+    if not options.serializable:
+        return compiler
+    return SerializableAOTDispatchCompiler(CompiledGraph, compiler)
 
 
 @contextlib.contextmanager
@@ -88,15 +91,15 @@ def _known_ranges() -> list[str]:
 
 
 def compile_graph(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, saves: bool
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, phase: str = ""
 ) -> CompiledGraph:
-    """A graph of functional ATen ops as a callable; one that ``saves`` has outputs for a backward."""
+    """A graph of functional ATen ops as a callable; ``phase`` is forward, backward or inference."""
     reader = Reader()
     graph = reader.read(module)
     context = TracingContext.try_get()
-    if saves and context is not None and context.fw_metadata is not None:
+    if phase == "forward" and context is not None and context.fw_metadata is not None:
         graph = dataclasses.replace(graph, visible=context.fw_metadata.num_forward)
-    return CompiledGraph(graph, reader.constants, options, ordinal_of(module))
+    return CompiledGraph(graph, reader.constants, options, ordinal_of(module), phase)
 
 
 def ordinal_of(module: fx.GraphModule) -> int:

@@ -12,10 +12,10 @@ from torch.utils._pytree import tree_map
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
-from torch_tpu.dynamo import program
+from torch_tpu.dynamo import logs, program
 from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, target_of
 from torch_tpu.dynamo.open_sizes import OpenSizes
-from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
 from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
 
@@ -24,24 +24,33 @@ class CompiledGraph(OutputCode):
     """A graph that was captured, ready to run. Called with a list that it empties."""
 
     def __init__(
-        self, graph: Graph, constants: Sequence[torch.Tensor], options: Options, ordinal: int
+        self,
+        graph: Graph,
+        constants: Sequence[torch.Tensor],
+        options: Options,
+        ordinal: int,
+        phase: str = "",
     ):
         self.graph = graph
         self.constants = list(constants)
         self.options = options
         self.ordinal = ordinal
+        self.phase = phase
         self.stages = stages_of(graph, can_lower)
         self._prepare()
 
     def _prepare(self) -> None:
         self._boxed_call = True  # wrappers copy what they find on the instance
+        name = logs.name_of(self.phase, self.options.custom_module_name)
         stages = self.stages
+        logs.captured(name, self.graph)
+        logs.staged(name, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
             self._run: Callable[[list[Any]], Any] = GraphRunner(
-                self.graph, self.options, self.ordinal
+                self.graph, self.options, self.ordinal, name
             )
         else:
-            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal)
+            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal, name)
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         arguments = inputs if isinstance(inputs, list) else list(inputs)
@@ -61,19 +70,20 @@ class CompiledGraph(OutputCode):
         """There are no Triton kernels."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("graph", "constants", "options", "ordinal", "stages")
+        kept = ("graph", "constants", "options", "ordinal", "phase", "stages")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.options = current() or self.options  # PyTorch's cache doesn't tell options apart
         self._prepare()
 
 
 class GraphRunner:
     """Runs a graph that is one program for each way in which its arguments lie and are bounded."""
 
-    def __init__(self, graph: Graph, options: Options, ordinal: int):
-        self.graph, self.options, self.ordinal = graph, options, ordinal
+    def __init__(self, graph: Graph, options: Options, ordinal: int, name: str = "graph"):
+        self.graph, self.options, self.ordinal, self.name = graph, options, ordinal, name
         self.signature = signature = signature_of(graph)
         self._passed = [
             (place, output.place)
@@ -92,7 +102,7 @@ class GraphRunner:
             )
             for place in signature.tensors
         ]
-        label = f"graph of {len(graph.nodes)} nodes"
+        label = f"{name} of {len(graph.nodes)} nodes"
         self._call = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
 
     def _make(
@@ -103,12 +113,13 @@ class GraphRunner:
                 self.graph,
                 self.signature,
                 tuple(Binding(*binding) for binding in bindings),
-                tuple(donated),
+                tuple(donated) if self.options.donate else (),
                 tuple(bounds),
                 self._sizes.exact if self._sizes else frozenset(),
                 self.options,
                 self.ordinal,
-                torch.get_float32_matmul_precision(),
+                self.options.matmul_precision or torch.get_float32_matmul_precision(),
+                self.name,
             )
         )
 
@@ -150,14 +161,15 @@ class StagedRunner:
         stages: Sequence[ProgramStage | HostStage],
         options: Options,
         ordinal: int,
+        name: str = "graph",
     ):
         self.graph = graph
         kept = {output.place for output in graph.outputs if isinstance(output, Ref)}
         self._steps: list[Callable[[dict[int, Any], list[int]], None]] = [
-            _ProgramStep(stage, options, ordinal)
+            _ProgramStep(stage, options, ordinal, f"{name}, stage {number}")
             if isinstance(stage, ProgramStage)
             else _HostStep(stage)
-            for stage in stages
+            for number, stage in enumerate(stages, 1)
         ]
         self._dead = last_reads(stages, kept)
 
@@ -171,9 +183,9 @@ class StagedRunner:
 
 
 class _ProgramStep:
-    def __init__(self, stage: ProgramStage, options: Options, ordinal: int):
+    def __init__(self, stage: ProgramStage, options: Options, ordinal: int, name: str):
         self.stage = stage
-        self.runner = GraphRunner(stage.graph, options, ordinal)
+        self.runner = GraphRunner(stage.graph, options, ordinal, name)
 
     def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
         arguments = [values[place] for place in self.stage.inputs]

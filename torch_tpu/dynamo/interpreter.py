@@ -146,7 +146,7 @@ class Interpreter:
         if not isinstance(target, torch._ops.OpOverload):
             return target(*args, **kwargs)
         with registry.collect_checks() as checks:
-            result = self._by_rule(target, node, args, kwargs)
+            result = self.by_rule(target, node, args, kwargs)
         if checks.errors and not self.nested:
             self.state.codes.append((checks.code(), len(checks.errors)))
             site = node.site
@@ -177,7 +177,7 @@ class Interpreter:
         self.values[node.args[0].place] = value
         return value
 
-    def _by_rule(self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+    def by_rule(self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         rule = rule_for(overload)
         if rule is None:
             raise NotImplementedError("it has no lowering")
@@ -228,3 +228,6 @@ __all__ = [
     "operator",
     "promised",
 ]
+
+# Their operators are registered above.
+from torch_tpu.dynamo import factories, off_cpu  # noqa: E402, F401

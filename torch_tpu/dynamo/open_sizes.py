@@ -1,4 +1,4 @@
-"""One graph's open sizes at a call: their bounds, arguments padded to them, sizes of the outputs."""
+"""A graph's open sizes at a call: their bounds, padded arguments, the sizes of the outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_tpu.compiler import store
 from torch_tpu.dynamo.graph import Graph, Ref, Symbolic
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of, results_of
-from torch_tpu.dynamo.symbols import Symbols, Values, power_of_two
+from torch_tpu.dynamo.symbols import Symbols, Values
 
 _log = logging.getLogger("torch_tpu")
 
@@ -25,6 +25,7 @@ class OpenSizes:
         self.graph = graph
         self.signature = signature
         self.symbols = Symbols(graph)
+        self._bucket = options.bucket
         self._padding = {place: padding_of(graph.inputs[place]) for place in signature.padded}
         metas = graph.metas()
         self.of_outputs = self.symbols.evaluator(open_sizes(results_of(graph, signature)))
@@ -56,7 +57,7 @@ class OpenSizes:
 
     def bounds(self, values: Values) -> Values:
         """The bound of each symbol in a call with these values."""
-        return self.symbols.bounds(values, self.exact, power_of_two)
+        return self.symbols.bounds(values, self.exact, self._bucket)
 
     def integers(self, values: Values) -> list[tuple[int, int]]:
         """The outputs that are integers, by their places."""

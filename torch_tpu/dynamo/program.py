@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import pickle
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 
 from torch_tpu.compiler import layout, store
 from torch_tpu.compiler.node import Created, Dims, Program, Write
+from torch_tpu.dynamo import logs
 from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.symbols import evaluate
@@ -88,12 +90,13 @@ class GraphSource:
     options: Options
     ordinal: int
     precision: str
+    name: str = "graph"
 
     is_large = True
 
     @property
     def label(self) -> str:
-        return f"graph of {len(self.graph.nodes)} nodes"
+        return f"{self.name} of {len(self.graph.nodes)} nodes"
 
     def key(self) -> bytes:
         facts = (
@@ -202,7 +205,18 @@ class GraphProgram:
 
 def make(source: GraphSource) -> GraphProgram:
     """The program of a source, from the cache or compiled."""
-    made = store.program(source, lambda: _compile(source))
+    began = time.perf_counter()
+    compiled = []
+
+    def compile_now() -> Program:
+        compiled.append(True)
+        return _compile(source)
+
+    if source.options.is_cached or store.must_not_compile():
+        made = store.program(source, compile_now)
+    else:
+        made = compile_now()
+    logs.program(source, bool(compiled), time.perf_counter() - began)
     return GraphProgram(made, source.created, source.writes)
 
 
@@ -274,6 +288,10 @@ def padding_of(meta: TensorMeta) -> Padding:
 
 
 def _compile(source: GraphSource) -> Program:
-    from torch_tpu.dynamo import tracing
+    from torch_tpu.dynamo import errors, tracing
 
-    return tracing.compile_graph(source)
+    try:
+        return tracing.compile_graph(source)
+    except Exception as error:
+        raised = errors.explained(source, error)
+    raise raised

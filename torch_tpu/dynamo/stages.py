@@ -171,7 +171,7 @@ class _Cut:
         numbers = {place: Ref(number) for number, place in enumerate([*inputs, *places])}
         graph = Graph(
             tuple(self.metas[place] for place in inputs),
-            tuple(_renumbered(self.node(place), numbers) for place in places),
+            tuple(renumbered(self.node(place), numbers) for place in places),
             tuple(numbers[place] for place in outputs),
         )
         return ProgramStage(graph, tuple(inputs), tuple(outputs))
@@ -190,7 +190,9 @@ class _Cut:
         ) or (place not in self.host and any(reader in self.host for reader in self.readers[place]))
 
 
-def _renumbered(node: Node, numbers: dict[int, Ref]) -> Node:
+def renumbered(node: Node, numbers: dict[int, Ref]) -> Node:
+    """A node that reads its values by other numbers."""
+
     def renumber(value: Any) -> Any:
         return tree_map(lambda leaf: numbers[leaf.place] if isinstance(leaf, Ref) else leaf, value)
 

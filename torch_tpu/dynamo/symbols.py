@@ -110,8 +110,3 @@ def _shown(meta: Any) -> Iterable[tuple[int | None, str]]:
         for dim, size in enumerate(meta.sizes):
             if isinstance(size, str) and names_in(size) == {size}:
                 yield dim, size
-
-
-def power_of_two(value: int) -> int:
-    """The bucket of a size: itself or the next power of two."""
-    return 1 << (value - 1).bit_length() if value > 1 else 1

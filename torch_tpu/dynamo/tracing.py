@@ -14,6 +14,7 @@ from jax import lax
 from torch_tpu.compiler.building import compile_function, jax_settings
 from torch_tpu.compiler.lower import in_memory_order, round_to
 from torch_tpu.compiler.node import Program
+from torch_tpu.dynamo import dumps
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
 from torch_tpu.dynamo.interpreter import Interpreter, NeedsExactSizes, State
 from torch_tpu.dynamo.options import Options
@@ -39,6 +40,8 @@ def compile_graph(source: GraphSource) -> Program:
         donated=source.reusable(),
         precision=source.precision,
         ordinal=source.ordinal,
+        flags=source.options.xla_flags,
+        show=dumps.watcher(source),
     )
     return dataclasses.replace(program, checks=tuple(state.errors))
 

@@ -78,10 +78,16 @@ class Size:
         with contextlib.suppress(ValueError):
             for name in others:
                 rest.remove(name)
-            if number % factor == 0 and not rest:
-                return number // factor
+            if number % factor == 0:
+                return self._divided(number // factor, rest, other)
         least = 1 if isinstance(other, Size) else other
         return Size(self.bound // least, self.value // value(other))
+
+    def _divided(self, number: int, names: list[int], divisor: int | Size) -> int | Size:
+        if not names:
+            return number
+        bound = self.bound // operator.index(divisor)
+        return Size(bound, self.value // value(divisor), (number, tuple(names)))
 
     def __rfloordiv__(self, other: int) -> Size:
         return Size(other, other // self.value)
@@ -314,29 +320,53 @@ def is_one(size: Dim) -> bool:
 def _relaid(array: Array, source: tuple[Dim, ...], target: tuple[Dim, ...]) -> Array:
     """Elements gathered from their places among the source's sizes to those among the target's.
 
-    The trailing dimensions that both share and that are static move as whole rows.
+    They move in rows as long as the static dimensions at the end of both allow.
     """
-    pairs = zip(reversed(source), reversed(target), strict=False)
-    shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    # A Size equals only itself; a dynamic one has padding to step over.
-    while any(isinstance(each, Size) for each in source[len(source) - shared :]):
-        shared -= 1
-    row = array.shape[array.ndim - shared :]
-    source, target = source[: len(source) - shared], target[: len(target) - shared]
     bounds = tuple(map(operator.index, target))
-    room = max(math.prod(bounds), math.prod(map(operator.index, source)))
+    length = math.gcd(_static_at_end(source), _static_at_end(target))
+    rows = _in_rows(source, length), _in_rows(target, length)
+    if None not in rows:
+        source, target = rows
+    else:
+        length = 1
+    shape = tuple(map(operator.index, target))
+    room = max(math.prod(shape), math.prod(map(operator.index, source)))
     dtype = jnp.int32 if room < 2**31 else jnp.int64
-    place = jnp.zeros(bounds, dtype)
+    place = jnp.zeros(shape, dtype)
     for dim, stride in enumerate(_strides(target, dtype)):
-        place += lax.broadcasted_iota(dtype, bounds, dim) * stride
-    found = jnp.zeros(bounds, dtype)
-    strides = _strides(tuple(map(operator.index, source)), dtype)
-    for dim, (stride, room) in enumerate(zip(_strides(source, dtype), strides, strict=True)):
+        place += lax.broadcasted_iota(dtype, shape, dim) * stride
+    found = jnp.zeros(shape, dtype)
+    at_bounds = _strides(tuple(map(operator.index, source)), dtype)
+    for dim, (stride, wide) in enumerate(zip(_strides(source, dtype), at_bounds, strict=True)):
         step = place // jnp.maximum(stride, 1)
         # Only padding lies beyond the first dimension's size.
-        found += (step if dim == 0 else step % jnp.maximum(_count(source[dim], dtype), 1)) * room
-    rows = array.reshape(-1, *row)
-    return jnp.take(rows, found, axis=0, mode="clip")
+        found += (step if dim == 0 else step % jnp.maximum(_count(source[dim], dtype), 1)) * wide
+    return jnp.take(array.reshape(-1, length), found, axis=0, mode="clip").reshape(bounds)
+
+
+def _static_at_end(sizes: tuple[Dim, ...]) -> int:
+    """How many elements at the end of any index are contiguous, whatever the dynamic sizes."""
+    length = 1
+    for each in reversed(sizes):
+        length *= _factors(each)[0]
+        if isinstance(each, Size):
+            break
+    return length
+
+
+def _in_rows(sizes: tuple[Dim, ...], length: int) -> tuple[Dim, ...] | None:
+    """The sizes of an array of rows; None where no dimension ends with a row."""
+    left = list(sizes)
+    while length > 1:
+        last = left.pop()
+        factor = _factors(last)[0]
+        if factor % length == 0:
+            left.append(last // length)
+            break
+        if isinstance(last, Size) or length % last:
+            return None
+        length //= last
+    return tuple(left)
 
 
 def _count(size: Dim, dtype: Any) -> Any:
