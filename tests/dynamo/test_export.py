@@ -40,9 +40,9 @@ class Running(nn.Module):
 
 
 def as_jax(artifact, *arrays):
-    """What JAX gives for a saved artifact, as tensors."""
+    """What JAX gives for an artifact, as tensors."""
     with jax.enable_x64(True):
-        results = jax_export.deserialize(bytearray(artifact.serialize())).call(*arrays)
+        results = artifact.exported.call(*arrays)
         return [torch.from_numpy(np.array(each)) for each in results]
 
 
@@ -62,6 +62,7 @@ def test_jax_computes_what_eager_mode_does(images, device):
 
 
 def test_a_saved_file_is_what_jax_reads(images, tmp_path):
+    pytest.importorskip("flatbuffers", reason="jax.export writes and reads with it")
     model = Classifier().eval()
     program = torch.export.export(model, (images,))
     torch_tpu.export.stablehlo(program).save(tmp_path / "model.jax")
@@ -73,7 +74,7 @@ def test_a_saved_file_is_what_jax_reads(images, tmp_path):
 def test_the_module_is_stablehlo_text_and_portable_bytecode(images):
     artifact = torch_tpu.export.stablehlo(torch.export.export(Classifier().eval(), (images,)))
     assert "stablehlo.convolution" in artifact.text
-    assert artifact.bytecode.startswith(b"ML\xefRStableHLO")
+    assert artifact.bytecode.startswith(b"ML\xefR\rStableHLO_v")
 
 
 def test_weights_are_named_arguments_on_request(images):
@@ -82,7 +83,9 @@ def test_weights_are_named_arguments_on_request(images):
     artifact = torch_tpu.export.stablehlo(program, weights=False)
     state = model.state_dict()
     assert artifact.inputs[-1] == "images" and set(artifact.inputs[:-1]) == set(state)
-    halved = {name: value / 2 if value.is_floating_point() else value for name, value in state.items()}
+    halved = {
+        name: value / 2 if value.is_floating_point() else value for name, value in state.items()
+    }
     arrays = [halved[name].numpy() for name in artifact.inputs[:-1]]
     expected = torch.func.functional_call(model, halved, (images,))
     torch.testing.assert_close(as_jax(artifact, *arrays, images.numpy()), [expected])
@@ -194,7 +197,9 @@ def test_an_op_that_cannot_be_lowered_is_named_with_its_line():
             return torch.nonzero(x)
 
     program = torch.export.export(Finds(), (torch.ones(3),))
-    with pytest.raises(RuntimeError, match=r"aten::nonzero at .*test_export\.py:\d+ \(return torch"):
+    with pytest.raises(
+        RuntimeError, match=r"aten::nonzero at .*test_export\.py:\d+ \(return torch"
+    ):
         torch_tpu.export.stablehlo(program)
 
 
