@@ -18,7 +18,7 @@ from typing import Any  # noqa: E402
 
 import torch  # noqa: E402
 
-_LAZY_MODULES = ("debug", "diagnostics")
+_LAZY_MODULES = ("debug", "diagnostics", "export")
 
 
 def _deferred(module: str, function: str) -> Any:

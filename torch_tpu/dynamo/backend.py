@@ -70,7 +70,8 @@ def cached_graphs(options: Options) -> Iterator[None]:
     Where PyTorch's cache is on and ours is; graphs that it refuses are traced anew.
     """
     tag = torch.compiler.config.cache_key_tag
-    facts = (tag, store.namespace(), options.key(), torch.get_float32_matmul_precision())
+    precision = torch.get_float32_matmul_precision()
+    facts = (tag, store.namespace(), options.key(), precision, _known_ranges())
     with (
         functorch.patch(
             bundled_autograd_cache=True,
@@ -82,6 +83,14 @@ def cached_graphs(options: Options) -> Iterator[None]:
         mock.patch.object(codecache, "init_backend_registration", lambda: None),
     ):
         yield
+
+
+def _known_ranges() -> list[str]:
+    """What is known of open sizes, which PyTorch's key lacks: bounds are taken from it."""
+    context = TracingContext.try_get()
+    if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
+        return []
+    return sorted(map(str, context.fake_mode.shape_env.var_to_range.items()))
 
 
 def compile_graph(

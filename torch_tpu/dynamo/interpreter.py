@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from jax import lax
+from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_tpu.compiler.building import first_failure
@@ -160,7 +161,8 @@ class Interpreter:
             return [self._sized(each, item) for each, item in zip(result, meta, strict=True)]
         if not isinstance(meta, TensorMeta) or meta.is_static or result is None:
             return result
-        return sizes.sized(result, evaluate(meta.sizes, self.state.symbols))
+        true = evaluate(meta.sizes, self.state.symbols)
+        return result if any(map(is_symbolic_dim, true)) else sizes.sized(result, true)
 
     def _symbols_of(self, node: Node) -> frozenset[str]:
         """The open sizes that a node touches."""
@@ -205,13 +207,21 @@ class Interpreter:
 def promised(result: Any, meta: Any) -> Any:
     """A rule's result with the dtypes that PyTorch promises; a wrong shape is an error."""
     if isinstance(meta, list):
-        return [promised(each, item) for each, item in zip(result, meta, strict=False)]
+        return [
+            None if _left_out(each, item) else promised(each, item)
+            for each, item in zip(result, meta, strict=False)
+        ]
     if not isinstance(meta, TensorMeta) or result is None:
         return result
     array = round_to(result, meta.dtype)
     if meta.is_static and tuple(array.shape) != meta.sizes:
         raise AssertionError(f"lowering gave shape {array.shape}, PyTorch has {meta.sizes}")
     return array
+
+
+def _left_out(result: Any, meta: Any) -> bool:
+    """Whether rules, as PyTorch's kernels for the CPU, leave out what other kernels give."""
+    return isinstance(meta, TensorMeta) and getattr(result, "shape", ()) == (0,) != meta.sizes
 
 
 def is_contiguous(meta: TensorMeta) -> bool:
