@@ -283,6 +283,12 @@ def test_numbers_from_python_and_from_the_cpu():
         assert_same(got, function(randn(3), scale, count, flag, on_cpu))
 
 
+def test_an_integer_that_changes_is_itself_and_not_its_bound():
+    run, x = compiled(lambda x, n: x * n + n), randn(3)
+    for number in (3, 5, 6, -1, 0, 1, 1000):
+        assert_same(run(x.to(DEVICE), number), x * number + number)
+
+
 def test_a_cpu_tensor_that_changes_does_not_recompile():
     run = compiled(lambda x, s: x * s)
     x = randn(3)

@@ -404,7 +404,7 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
 
 
 def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
-    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float"))
+    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float", "Tensor"))
 
     def prepare(leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
