@@ -91,23 +91,25 @@ def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> l
     if graph.draws:
         state.seed, state.offset = (inputs["ints"][numbers.seed + word] for word in (0, 1))
     interpreter = Interpreter(graph, state)
-    results = interpreter.run(values)
+    interpreter.run(values)
+    values = interpreter.values
     metas = graph.metas()
     outputs = []
     for place, meta, created in zip(
         source.signature.creates, source.results, source.created, strict=True
     ):
         if meta.is_static:
-            outputs.append(in_memory_order(results[place], created, None))
+            outputs.append(in_memory_order(values[place], created, None))
         else:
-            outputs.append(_padded(results[place], meta, created.value_dims))
+            outputs.append(_padded(values[place], meta, created.value_dims))
     for place in source.signature.writes:
         slot = source.signature.tensors.index(place)
-        value = interpreter.written[place]
+        storage, value = source.storage(slot), interpreter.written[place]
         if place in source.signature.padded:
-            outputs.append(_padded(value, metas[place], source.bindings[slot].value_dims))
+            bases[storage] = _padded(value, metas[place], source.bindings[slot].value_dims)
         else:
-            outputs.append(write(bases[slot], source.bindings[slot], windows.get(place), value))
+            bases[storage] = write(bases[storage], source.bindings[slot], windows.get(place), value)
+    outputs += [bases[source.storage(each.slot)] for each in source.writes]
     return outputs + ([state.failure()] if state.codes else [])
 
 
