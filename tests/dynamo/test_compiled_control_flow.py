@@ -184,6 +184,7 @@ def test_a_number_read_from_a_tensor():
     assert_compiles(function, X, fullgraph=False)
 
 
+@pytest.mark.xfail(strict=True, reason="a number that was read is rounded up to its bound")
 def test_a_number_read_inside_a_graph_that_captures_scalars():
     def function(x, n):
         scale = n.item()

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import torch
 from compiling import assert_compiles, compiled, graphs, randn
 from torch._dynamo.device_interface import get_interface_for_device
@@ -32,6 +33,7 @@ def test_the_current_device_is_watched():
     assert_same(result, torch.full((2,), 2.0))
 
 
+@pytest.mark.xfail(strict=True, reason="a program's tensors are all made on one device")
 def test_another_device_inside():
     def function():
         with torch.tpu.device(1):

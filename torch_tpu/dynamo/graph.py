@@ -122,6 +122,19 @@ class Graph:
             node.args[0].place: node.args[1].place for node in self.nodes if node.target == COPY
         }
 
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run the nodes one by one: what an operator does with a graph on the host."""
+        values = list(inputs)
+
+        def read(argument: Any) -> Any:
+            return tree_map(
+                lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument
+            )
+
+        for node in self.nodes:
+            values.append(target_of(node.target)(*read(node.args), **read(node.kwargs)))
+        return read(self.outputs)
+
     def symbols(self) -> set[str]:
         """The names of all open sizes, and of integers that are none but vary."""
         return {name for meta in self.metas() for name in open_names(meta)}
@@ -133,6 +146,9 @@ class Graph:
 
 
 COPY = "aten::copy_"
+GETITEM = "_operator:getitem"
+# Runs a graph that does something, such as recording an event, after the values that it is given.
+CONTROL = "higher_order::control_deps"
 _UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
 
 
@@ -219,9 +235,19 @@ class Reader:
             target_name(node.target),
             tuple(_argument(each, places) for each in node.args),
             {name: _argument(each, places) for name, each in sorted(node.kwargs.items())},
-            describe(node.meta.get("val")),
+            describe(_value_of(node)),
             site_of(node),
         )
+
+
+def _value_of(node: fx.Node) -> Any:
+    """What a node gives; AOTAutograd does not say it of what waits for an event and the like."""
+    if "val" in node.meta or target_name(node.target) != CONTROL:
+        return node.meta.get("val")
+    graph = _attribute(node.graph.owning_module, node.args[1].target).graph
+    given = graph.output_node().args[0]
+    given = given if isinstance(given, (list, tuple)) else [given]
+    return [each.meta.get("val") for each in given]
 
 
 def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int | None, int | None]]:
@@ -233,10 +259,9 @@ def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int | No
         return {}
     ranges = {}
     for symbol, known in environment.var_to_range.items():
-        if str(symbol) in names and known.is_int:
-            lower, upper = (
-                int(end) if abs(end) < _UNBOUNDED else None for end in (known.lower, known.upper)
-            )
+        if str(symbol) in names:
+            upper = int(known.upper) if known.upper < _UNBOUNDED else None
+            lower = int(known.lower) if known.lower > 0 else 0
             ranges[str(symbol)] = (lower, upper)
     return dict(sorted(ranges.items()))
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from torch_tpu.compiler.building import compile_function, jax_settings
-from torch_tpu.compiler.lower import in_memory_order, round_to
+from torch_tpu.compiler.lower import in_memory_order, round_to, weaken
 from torch_tpu.compiler.node import Program
 from torch_tpu.dynamo import dumps
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
@@ -53,13 +53,18 @@ def run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> li
 
 
 def _symbols(source: GraphSource, inputs: dict[int | str, Array]) -> dict[str, Any]:
-    """The value of each symbol: a number where it is exact, else a Size."""
-    return {
-        name: bound if name in source.exact else sizes.Size(bound, inputs["ints"][place])
-        for place, (name, bound) in enumerate(
-            zip(source.signature.symbols, source.bounds, strict=True)
-        )
-    }
+    """The value of each symbol: a number where it is exact, a Size, or a traced integer."""
+    are_sizes, symbols = source.graph.sizes(), {}
+    for place, (name, bound) in enumerate(
+        zip(source.signature.symbols, source.bounds, strict=True)
+    ):
+        if name in source.exact:
+            symbols[name] = bound
+        elif name in are_sizes:
+            symbols[name] = sizes.Size(bound, inputs["ints"][place])
+        else:
+            symbols[name] = weaken(inputs["ints"][place])
+    return symbols
 
 
 def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> list[Array]:
