@@ -127,6 +127,7 @@ class Graph:
 
 
 COPY = "aten::copy_"
+GETITEM = "_operator:getitem"
 _UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
 
 

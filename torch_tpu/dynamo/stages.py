@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, TensorMeta, refs_in, target_of
+from torch_tpu.dynamo.graph import COPY, GETITEM, Graph, Node, Ref, TensorMeta, refs_in, target_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +79,21 @@ class _Cut:
     def is_host_node(self, place: int) -> bool:
         """Whether a node can't be part of a program."""
         node = self.node(place)
-        if not self.can_lower(node):
+        if not self.can_lower(node) or self._is_from_host(node):
             return True
         reads_tpu = any(
             meta.device != "cpu" for ref in node.refs() for meta in _tensors(self.metas[ref.place])
         )
         return self.on_cpu(place) and (reads_tpu or self.is_large(place))
+
+    def _is_from_host(self, node: Node) -> bool:
+        """Whether a node takes one of several tensors that an op on the host gives at once."""
+        source = node.args[0] if node.target == GETITEM else None
+        return (
+            isinstance(source, Ref)
+            and source.place >= self.first
+            and (self.is_host_node(source.place))
+        )
 
     def is_large(self, place: int) -> bool:
         return any(meta.sizes for meta in _tensors(self.metas[place]))
