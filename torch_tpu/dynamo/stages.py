@@ -79,21 +79,17 @@ class _Cut:
     def is_host_node(self, place: int) -> bool:
         """Whether a node can't be part of a program."""
         node = self.node(place)
-        if not self.can_lower(node) or self._is_from_host(node):
+        if node.target == GETITEM and self._is_list(node.args[0].place):
+            return self.is_host_node(node.args[0].place)
+        if not self.can_lower(node):
             return True
         reads_tpu = any(
             meta.device != "cpu" for ref in node.refs() for meta in _tensors(self.metas[ref.place])
         )
         return self.on_cpu(place) and (reads_tpu or self.is_large(place))
 
-    def _is_from_host(self, node: Node) -> bool:
-        """Whether a node takes one of several tensors that an op on the host gives at once."""
-        source = node.args[0] if node.target == GETITEM else None
-        return (
-            isinstance(source, Ref)
-            and source.place >= self.first
-            and (self.is_host_node(source.place))
-        )
+    def _is_list(self, place: int) -> bool:
+        return place >= self.first and isinstance(self.metas[place], list)
 
     def is_large(self, place: int) -> bool:
         return any(meta.sizes for meta in _tensors(self.metas[place]))
