@@ -7,8 +7,13 @@ import torch
 
 from torch_tpu.compiler import store
 from torch_tpu.compiler.decomposition import rule_for
-from torch_tpu.dynamo import tracing
-from torch_tpu.dynamo.errors import CompileError
+from torch_tpu.dynamo import errors, minify, text, tracing
+from torch_tpu.dynamo.compiled import signature_of
+from torch_tpu.dynamo.errors import LONGEST, CompileError
+from torch_tpu.dynamo.graph import Graph, Node, Ref, TensorMeta
+from torch_tpu.dynamo.interpreter import GraphError
+from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.program import GraphSource, whole
 from torch_tpu.lowering import registry
 
 
@@ -107,9 +112,9 @@ def test_the_smallest_part_is_the_op_alone(broken_relu):
 def test_a_rules_error_is_the_cause_and_jax_adds_no_noise(broken_relu):
     error = failing(model, (3, 4), (4, 5))
     assert isinstance(error.__cause__, ValueError)
-    text = "".join(traceback.format_exception(error))
-    assert "JAX_TRACEBACK_FILTERING" not in text
-    assert text.rstrip().endswith("TORCH_TPU_MINIFY=1 writes a script that reproduces it.")
+    shown = "".join(traceback.format_exception(error))
+    assert "JAX_TRACEBACK_FILTERING" not in shown
+    assert shown.rstrip().endswith("TORCH_TPU_MINIFY=1 writes a script that reproduces it.")
 
 
 def test_an_error_in_the_backward_says_so(broken):
@@ -120,12 +125,48 @@ def test_an_error_in_the_backward_says_so(broken):
         result.backward()
 
 
-def test_an_error_inside_a_branch_shows_the_branchs_op(broken_relu):
-    def branches(x):
-        return torch.cond(x.sum() > 0, lambda x: torch.relu(x) + 1, lambda x: x - 1, (x,))
+def test_an_error_inside_a_branch_is_cut_to_the_branchs_op(broken_relu):
+    value = TensorMeta((3,), (1,), torch.float32, "tpu")
+    relu = Node("aten::relu", (Ref(0),), {}, value)
+    branch = Graph((value,), (relu, Node("aten::abs", (Ref(1),), {}, value)), (Ref(2),))
+    choice = TensorMeta((), (), torch.bool, "tpu")
+    call = Node("higher_order::cond", (Ref(0), branch, branch, (Ref(1),)), {}, [value])
+    first = Node("_operator:getitem", (Ref(2), 0), {}, value)
+    graph = Graph((choice, value), (call, first), (Ref(3),))
+    source = GraphSource(
+        graph,
+        signature_of(graph),
+        (whole((), torch.bool), whole((3,), torch.float32)),
+        donated=(),
+        bounds=(),
+        exact=frozenset(),
+        options=Options(),
+        ordinal=0,
+        precision="highest",
+    )
+    error = GraphError(relu, "this rule is broken")
+    error.__cause__ = ValueError("this rule is broken")
+    assert minify.smallest(source, error, 10).graph == Graph(
+        (value,), (Node("aten::relu", (Ref(0),), {}, value),), (Ref(1),)
+    )
+    assert "def v0_1(a0" in text.function(graph)  # the branches are functions of their own
 
-    _, call, _ = smallest_part(failing(branches, (3,)))
-    assert call.startswith('v0: "f32[3]" = torch.ops.aten.relu.default(a0)')
+
+def test_a_long_graph_is_not_shown_whole(monkeypatch):
+    def refuse(source):
+        if len(source.graph.nodes) < 60:
+            return
+        raise RuntimeError("INTERNAL")
+
+    def long(x):
+        for _ in range(60):
+            x = torch.sin(x)
+        return x
+
+    monkeypatch.setattr(tracing, "compile_graph", refuse)
+    lines = smallest_part(failing(long, (3,)))
+    assert len(lines) == LONGEST
+    assert lines[-2:] == ["...  # 23 more", "return (v59,)"]
 
 
 def test_an_error_of_the_plugin_names_the_graph_and_its_lines(refused):
@@ -160,8 +201,6 @@ def test_memory_that_runs_out_while_compiling_stays_an_out_of_memory_error(monke
 
 
 def test_the_search_ends_when_its_time_is_up(refused, monkeypatch):
-    from torch_tpu.dynamo import errors, minify
-
     smallest = minify.smallest
     monkeypatch.setattr(
         errors.minify, "smallest", lambda source, error, seconds: smallest(source, error, 0)
