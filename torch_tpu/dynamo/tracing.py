@@ -14,9 +14,9 @@ from jax import lax
 from torch_tpu.compiler.building import compile_function, jax_settings
 from torch_tpu.compiler.lower import in_memory_order, round_to, weaken
 from torch_tpu.compiler.node import Program
-from torch_tpu.dynamo import dumps
+from torch_tpu.dynamo import dumps, errors
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
-from torch_tpu.dynamo.interpreter import Interpreter, NeedsExactSizes, State
+from torch_tpu.dynamo.interpreter import GraphError, Interpreter, NeedsExactSizes, State
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Binding, GraphSource, Signature, padding_of, whole
 from torch_tpu.dynamo.symbols import evaluate
@@ -224,9 +224,14 @@ def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str])
         ("ints", "floats"), (jnp.int64, jnp.float64), source.numbers.counts, strict=True
     ):
         shapes[name] = jax.ShapeDtypeStruct((count,), dtype)
-    with jax_settings("highest"):
-        names = list(shapes)
-        jax.eval_shape(
-            lambda arrays: run(source, State(), dict(zip(names, arrays, strict=True))),
-            list(shapes.values()),
-        )
+    names = list(shapes)
+    try:
+        with jax_settings("highest"):
+            jax.eval_shape(
+                lambda arrays: run(source, State(), dict(zip(names, arrays, strict=True))),
+                list(shapes.values()),
+            )
+        return
+    except GraphError as error:
+        raised = errors.explained(source, error)
+    raise raised
