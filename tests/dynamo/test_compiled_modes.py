@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compiling import BACKEND, assert_compiles, assert_trains, compiled, graphs, randn
+from compiling import BACKEND, assert_compiles, compiled, graphs, randn
 from torch import nn
 from torch.nn import functional as F
 from twins import DEVICE, assert_same
@@ -40,13 +40,19 @@ AUTOCAST = {
 
 
 @pytest.mark.parametrize("name", AUTOCAST)
-def test_autocast_inside(name):
-    assert_compiles(AUTOCAST[name], X, W, rtol=1.6e-2, atol=1e-2)
+def test_autocast_inside_is_eagers(name):
+    x, w = X.to(DEVICE), W.to(DEVICE)
+    torch.testing.assert_close(compiled(AUTOCAST[name])(x, w), AUTOCAST[name](x, w))
 
 
 def test_autocast_inside_is_differentiated():
-    w = W.clone().requires_grad_()
-    assert_trains(AUTOCAST["a model"], X.clone().requires_grad_(), w, rtol=5e-2, atol=5e-2)
+    results = []
+    for call in (AUTOCAST["a model"], compiled(AUTOCAST["a model"])):
+        x, w = (each.to(DEVICE).requires_grad_() for each in (X, W))
+        y = call(x, w)
+        y.float().square().sum().backward()
+        results.append((y.detach(), x.grad, w.grad))
+    torch.testing.assert_close(results[1], results[0], rtol=1.6e-2, atol=1e-2)
 
 
 def test_autocast_around_decides_the_dtypes_of_each_call():

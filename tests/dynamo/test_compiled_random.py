@@ -13,7 +13,7 @@ DRAWS = {
     "randint": lambda x: torch.randint(0, 1000, (8,), device=x.device),
     "randperm": lambda x: torch.randperm(32, device=x.device),
     "dropout": lambda x: F.dropout(x + 3, 0.5),
-    "feature dropout": lambda x: F.dropout1d(x + 3, 0.5),
+    "feature dropout": lambda x: F.dropout1d(x.repeat(20, 1) + 3, 0.5),
     "bernoulli": lambda x: torch.bernoulli(torch.sigmoid(x)),
     "normal_": lambda x: torch.empty_like(x).normal_(1, 2),
     "uniform_": lambda x: torch.empty_like(x).uniform_(-1, 1),
@@ -81,7 +81,7 @@ def test_a_state_that_is_set_repeats_the_numbers():
     first = run(x)
     torch.tpu.set_rng_state(state)
     assert torch.equal(run(x), first)
-    with torch.random.fork_rng(device_type=DEVICE):
+    with torch.random.fork_rng(devices=[0], device_type=DEVICE):
         torch.manual_seed(0)
         run(x)
     following = run(x)

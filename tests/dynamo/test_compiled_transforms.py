@@ -28,7 +28,6 @@ TRANSFORMS = {
     "vmap of grad": lambda x, w: func.vmap(func.grad(_energy), (0, None))(x[:, None], w),
     "vmap over a column": lambda x, w: func.vmap(torch.cumsum, (1, None), 1)(x, 0),
     "vmap in chunks": lambda x, w: func.vmap(lambda row: row @ w, chunk_size=2)(x),
-    "functionalize": lambda x, w: func.functionalize(lambda a: a.clone().add_(1))(x),
 }
 
 

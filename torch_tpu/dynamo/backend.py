@@ -20,9 +20,12 @@ from torch._guards import TracingContext
 from torch._inductor import codecache
 
 from torch_tpu.compiler import store
-from torch_tpu.dynamo.compiled import CompiledGraph
+from torch_tpu.dynamo import device_interface, rng_states
+from torch_tpu.dynamo.compiled import CompiledGraph, has_lowering
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options, compiling
+
+device_interface.register()
 
 # Dynamo asks it of every gradient that an optimizer steps, and it imports all of Inductor first.
 _is_static_on_cuda = optimizer._is_static_for_cudagraphs
@@ -94,6 +97,7 @@ def compile_graph(
     module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, phase: str = ""
 ) -> CompiledGraph:
     """A graph of functional ATen ops as a callable; ``phase`` is forward, backward or inference."""
+    rng_states.keep_on_device(module, has_lowering)
     reader = Reader()
     graph = reader.read(module)
     context = TracingContext.try_get()

@@ -43,8 +43,7 @@ class CompiledGraph(OutputCode):
         self._boxed_call = True  # wrappers copy what they find on the instance
         name = logs.name_of(self.phase, self.options.custom_module_name)
         stages = self.stages
-        logs.captured(name, self.graph)
-        logs.staged(name, stages, can_lower)
+        logs.captured(name, self.graph, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
             self._run: Callable[[list[Any]], Any] = GraphRunner(
                 self.graph, self.options, self.ordinal, name
@@ -212,13 +211,15 @@ def _resolved(argument: Any, values: dict[int, Any]) -> Any:
 
 def can_lower(node: Node) -> bool:
     """Whether a node can be part of a program."""
-    return _lowers(node.target) and all(
+    return has_lowering(node.target) and all(
         can_lower(inner) for graph in node.graphs() for inner in graph.nodes
     )
 
 
 @functools.cache
-def _lowers(target: str) -> bool:
+def has_lowering(target: str) -> bool:
+    """Whether nodes with this target can be part of a program."""
+
     def ask() -> bool:
         from torch_tpu.dynamo import interpreter
 

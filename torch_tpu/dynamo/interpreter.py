@@ -110,7 +110,7 @@ class Interpreter:
         self.metas = self.graph.metas()
         for node in self.graph.nodes:
             try:
-                self.values.append(self._result(node))
+                self.values.append(self.result(node))
             except (GraphError, NeedsExactSizes):
                 raise
             except Exception as error:
@@ -135,7 +135,8 @@ class Interpreter:
         """The description of an argument that is a reference, else None."""
         return self.metas[value.place] if isinstance(value, Ref) else None
 
-    def _result(self, node: Node) -> Any:
+    def result(self, node: Node) -> Any:
+        """What a node gives."""
         args, kwargs = self.read(node.args), self.read(node.kwargs)
         if node.target == COPY:
             return self._copy(node, *args)
@@ -243,4 +244,4 @@ __all__ = [
 ]
 
 # Their operators are registered above.
-from torch_tpu.dynamo import factories, off_cpu  # noqa: E402, F401
+from torch_tpu.dynamo import draws, factories, off_cpu  # noqa: E402, F401

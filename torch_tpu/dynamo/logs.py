@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,10 +26,30 @@ def name_of(phase: str, chosen: str | None) -> str:
     return " ".join(filter(None, parts))
 
 
-def captured(name: str, graph: Graph) -> None:
-    """A graph came in."""
-    if not log.isEnabledFor(logging.INFO):
-        return
+# The names said during each capture: PyTorch's cache makes a graph again from what it kept.
+_said: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def captured(
+    name: str, graph: Graph, stages: Sequence[Stage], can_lower: Callable[[Node], bool]
+) -> None:
+    """A graph came in and takes these stages."""
+    if log.isEnabledFor(logging.INFO) and _is_new(name):
+        _describe(name, graph)
+        if len(stages) > 1:
+            _describe_stages(name, stages, can_lower)
+
+
+def _is_new(name: str) -> bool:
+    capture = torch._guards.CompileContext.try_get()
+    names = set() if capture is None else _said.setdefault(capture, set())
+    if name in names:
+        return False
+    names.add(name)
+    return True
+
+
+def _describe(name: str, graph: Graph) -> None:
     open_sizes = sorted(graph.symbols())
     log.info(
         "%s: %d nodes, %d inputs, %d outputs, sizes %s%s",
@@ -42,10 +63,7 @@ def captured(name: str, graph: Graph) -> None:
     log.debug("%s:\n%s", name, text.function(graph))
 
 
-def staged(name: str, stages: Sequence[Stage], can_lower: Callable[[Node], bool]) -> None:
-    """A graph takes several stages."""
-    if len(stages) < 2 or not log.isEnabledFor(logging.INFO):
-        return
+def _describe_stages(name: str, stages: Sequence[Stage], can_lower: Callable[[Node], bool]) -> None:
     log.info("%s: %d stages", name, len(stages))
     for stage in stages:
         for _, node in stage.nodes if isinstance(stage, HostStage) else ():

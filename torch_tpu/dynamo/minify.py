@@ -6,12 +6,11 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from torch_tpu.compiler import layout
-from torch_tpu.compiler.node import Created
 from torch_tpu.dynamo import text
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, TensorMeta
-from torch_tpu.dynamo.program import Binding, GraphSource
+from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, Symbolic, TensorMeta
+from torch_tpu.dynamo.program import Binding, GraphSource, whole
 from torch_tpu.dynamo.stages import renumbered
+from torch_tpu.dynamo.symbols import evaluate
 
 Failure = tuple[type, str]
 
@@ -137,21 +136,33 @@ def _part(source: GraphSource, graph: Graph, kept: Sequence[int]) -> GraphSource
     if graph is source.graph:  # how an argument lies in memory may be what fails
         known = dict(zip(source.signature.tensors, source.bindings, strict=True))
     signature = signature_of(part)
-    bindings = tuple(
-        known.get(inputs[place]) or _whole(part.inputs[place]) for place in signature.tensors
-    )
-    options = dataclasses.replace(source.options, debug_callback=None, dump_dir=None)
+    bounds = bounds_of(source)
     return dataclasses.replace(
-        source, graph=part, signature=signature, bindings=bindings, donated=(), options=options
+        source,
+        graph=part,
+        signature=signature,
+        bindings=tuple(
+            known.get(inputs[place]) or _binding(source, part.inputs[place])
+            for place in signature.tensors
+        ),
+        donated=(),
+        bounds=tuple(bounds[name] for name in signature.symbols),
+        exact=source.exact.intersection(signature.symbols),
+        options=dataclasses.replace(source.options, debug_callback=None, dump_dir=None),
     )
 
 
-def _whole(meta: TensorMeta) -> Binding:
+def bounds_of(source: GraphSource) -> dict[str, int]:
+    """The bound of each symbol."""
+    return dict(zip(source.signature.symbols, source.bounds, strict=True))
+
+
+def _binding(source: GraphSource, meta: TensorMeta) -> Binding:
     """A tensor that is all of its storage."""
-    dims = layout.value_dims(Created(meta.sizes, meta.strides, meta.dtype), None)
-    return Binding(
-        True, dims, meta.dtype, meta.sizes, meta.strides, meta.dtype, 0, 0, conj=False, neg=False
-    )
+    dims = source.value_dims(meta)
+    if not meta.is_static:
+        return whole(dims, meta.dtype)
+    return dataclasses.replace(whole(dims, meta.dtype), sizes=meta.sizes, strides=meta.strides)
 
 
 _SCRIPT = '''"""{label}: the smallest part of it that can't be compiled."""
@@ -171,26 +182,38 @@ torch.set_float32_matmul_precision({precision!r})
 inputs = [
 {inputs}
 ]
-print(torch.compile(graph, backend="tpu", fullgraph=True, options={options!r})(*inputs))
+compiled = torch.compile(graph, backend="tpu", fullgraph=True{settings})
+print(compiled(*inputs))
 '''
 
 
 def script(source: GraphSource) -> str:
     """Python code that fails as the source does."""
-    inputs = "\n".join(f"    {_input(meta)}," for meta in source.graph.inputs)
+    bounds = bounds_of(source)
+    inputs = "\n".join(f"    {_input(meta, bounds)}," for meta in source.graph.inputs)
     return _SCRIPT.format(
         label=source.label,
         precision=source.precision,
         function=text.function(source.graph),
         inputs=inputs,
-        options={"xla_flags": dict(source.options.xla_flags)} if source.options.xla_flags else {},
+        settings=_settings(source),
     )
 
 
-def _input(meta: object) -> str:
+def _input(meta: object, bounds: dict[str, int]) -> str:
+    if isinstance(meta, Symbolic):
+        return str(evaluate([meta.expression], bounds)[0])
     if not isinstance(meta, TensorMeta):
         return {"bool": "True", "float": "1.0"}.get(str(meta), "1")
+    sizes, strides = (tuple(evaluate(each, bounds)) for each in (meta.sizes, meta.strides))
     return (
-        f"torch.empty_strided({meta.sizes}, {meta.strides}, dtype={meta.dtype}, "
+        f"torch.empty_strided({sizes}, {strides}, dtype={meta.dtype}, "
         f'device="{meta.device}").zero_()'
     )
+
+
+def _settings(source: GraphSource) -> str:
+    settings = ", dynamic=True" if source.signature.symbols else ""
+    if source.options.xla_flags:
+        settings += f", options={{'xla_flags': {dict(source.options.xla_flags)}}}"
+    return settings

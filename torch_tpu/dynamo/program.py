@@ -153,7 +153,7 @@ class GraphSource:
         return writes
 
     def reusable(self) -> list[int]:
-        """The donated inputs that an output fits, one for one; a written one's own new value first."""
+        """The donated inputs that an output fits, one for one."""
         wanted = [(each.value_dims, each.dtype) for each in self.created]
         wanted += [(write.dims, write.dtype) for write in self.writes]
         filled = [binding for binding in self.bindings if binding.filled]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._dtype_abbrs import dtype_abbrs
 
-from torch_tpu.dynamo.graph import Graph, Node, Ref, Site, TensorMeta
+from torch_tpu.dynamo.graph import Graph, Node, Ref, Site, Symbolic, TensorMeta
 
 Names = dict[int, str]
 
@@ -26,7 +26,7 @@ def type_of(meta: Any) -> str:
         return f"{where}{dtype_abbrs[meta.dtype]}[{', '.join(map(str, meta.sizes))}]"
     if isinstance(meta, list):
         return f"({', '.join(map(type_of, meta))})"
-    return str(meta)
+    return meta.expression if isinstance(meta, Symbolic) else str(meta)
 
 
 def lines_of(graph: Graph) -> str:
@@ -59,6 +59,8 @@ def _function(graph: Graph, name: str) -> Iterator[str]:
         f'{names[place]}: "{type_of(meta)}"' for place, meta in enumerate(graph.inputs)
     )
     yield f"def {name}({arguments}):"
+    for symbol, source in sorted(_symbols(graph, names).items()):
+        yield f"    {symbol} = {source}"
     for number, node in enumerate(graph.nodes):
         inner = {id(each): f"{names[first + number]}_{i}" for i, each in enumerate(node.graphs())}
         for each in node.graphs():
@@ -67,6 +69,18 @@ def _function(graph: Graph, name: str) -> Iterator[str]:
         site = f"  # {node.site}" if node.site.file else ""
         yield f'    {names[first + number]}: "{type_of(node.meta)}" = {call}{site}'
     yield f"    return {_literal(tuple(graph.outputs), names, symbols, {})}"
+
+
+def _symbols(graph: Graph, names: Names) -> dict[str, str]:
+    """Where each open size can be read."""
+    found: dict[str, str] = {}
+    for place, meta in enumerate(graph.inputs):
+        if isinstance(meta, Symbolic) and meta.expression.isidentifier():
+            found[meta.expression] = names[place]
+        for dim, size in enumerate(meta.sizes if isinstance(meta, TensorMeta) else ()):
+            if isinstance(size, str) and size.isidentifier():
+                found.setdefault(size, f"{names[place]}.shape[{dim}]")
+    return found
 
 
 def _call(node: Node, names: Names, symbols: set[str], inner: dict[int, str]) -> str:
