@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.lowering import dynamic_views, registry, sizes
+from torch_tpu.lowering import dynamic_views, merged_rows, registry, sizes
 from torch_tpu.lowering.sizes import Size
 
 aten = torch.ops.aten
@@ -130,7 +130,6 @@ _ELEMENTWISE = (
 
 _REDUCING = (
     aten.sum.default,
-    aten.sum.dim_IntList,
     aten.nansum.default,
     aten.mean.default,
     aten.mean.dim,
@@ -189,9 +188,7 @@ _REDUCING = (
 )
 
 _PRODUCTS = (
-    aten.mm.default,
     aten.bmm.default,
-    aten.addmm.default,
     aten.baddbmm.default,
     aten.addbmm.default,
     aten._addmm_activation.default,
@@ -334,7 +331,9 @@ def _in_elementwise_modules() -> Iterable[Overload]:
 def table() -> dict[Overload, Form]:
     """Every op that runs with dynamic sizes, by its functional overload."""
     views = {
-        overload: Form(function, ints="size", serves=dynamic_views.CONDITIONS.get(function))
+        overload: Form(
+            function, pads=False, ints="size", serves=dynamic_views.CONDITIONS.get(function)
+        )
         for overload, function in dynamic_views.FORMS.items()
     }
     groups = (
@@ -350,7 +349,10 @@ def table() -> dict[Overload, Form]:
         for overload in overloads
     }
     grouped = {overload: form for overloads, form in groups for overload in overloads}
-    return {**grouped, **batched, **_CONDITIONAL, **views}
+    merged = {
+        overload: Form(function, pads=False) for overload, function in merged_rows.FORMS.items()
+    }
+    return {**grouped, **batched, **_CONDITIONAL, **views, **merged}
 
 
 def _form(overload: Overload) -> Form | None:

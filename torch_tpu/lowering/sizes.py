@@ -121,8 +121,20 @@ def _factors(size: Dim) -> tuple[int, tuple[int, ...]]:
 # The trace's table
 
 
-# By a traced array's identity: the array, which keeps the identity its own, and its sizes.
-_Table = dict[int, tuple[Array, tuple[Dim, ...]]]
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of an array, and the array itself, which keeps its identity its own.
+
+    ``origin`` is the array that a reshape gathered it from, so that what follows may use that one
+    instead; nothing is gathered then.
+    """
+
+    array: Array
+    sizes: tuple[Dim, ...]
+    origin: Array | None = None
+
+
+_Table = dict[int, _Known]  # by a traced array's identity
 _table: contextvars.ContextVar[_Table | None] = contextvars.ContextVar("sizes", default=None)
 
 
@@ -142,9 +154,19 @@ def is_bounded_trace() -> bool:
 
 def sizes_of(array: Array) -> tuple[Dim, ...]:
     """An array's true sizes: an int for each static dimension, a Size for each dynamic one."""
+    known = _known(array)
+    return known.sizes if known else tuple(array.shape)
+
+
+def origin_of(array: Array) -> Array | None:
+    """The array that a reshape made this one from by moving elements."""
+    known = _known(array)
+    return known.origin if known else None
+
+
+def _known(array: Array) -> _Known | None:
     table = _table.get()
-    known = table.get(id(array)) if table else None
-    return known[1] if known else tuple(array.shape)
+    return table.get(id(array)) if table else None
 
 
 def dynamic_dims(array: Array) -> tuple[int, ...]:
@@ -174,32 +196,58 @@ def sized(array: Array, sizes: Sequence[Any]) -> Array:
         for each, bound in zip(sizes, array.shape, strict=True)
     )
     array = at_bounds(array, tuple(map(operator.index, sizes)))
-    is_dynamic = any(isinstance(each, Size) for each in sizes)
-    return _remembered(array, sizes) if is_dynamic else array
+    known = _known(array)
+    if known is None and not any(isinstance(each, Size) for each in sizes):
+        return array
+    return _remembered(array, sizes)
 
 
 def like(array: Array, *sources: Any) -> Array:
     """An array made from the sources element by element, broadcast: it has their sizes."""
-    table = _table.get()
-    known = [table[id(source)][1] for source in sources if id(source) in table] if table else []
-    if not known or any(array is source for source in sources):
+    known = [each for each in map(_known, sources) if each is not None]
+    if not known or any(array is each.array for each in known):
         return array
     result: list[Dim] = list(array.shape)
-    for sizes in known:
-        for dim, each in enumerate(sizes, array.ndim - len(sizes)):
+    for source in known:
+        for dim, each in enumerate(source.sizes, array.ndim - len(source.sizes)):
             if isinstance(each, Size) and each.bound == array.shape[dim]:
                 result[dim] = each
     return sized(array, result)
 
 
-def _remembered(array: Array, sizes: tuple[Dim, ...]) -> Array:
+def same(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
+    """Whether sizes are known to be equal."""
+    return len(left) == len(right) and all(
+        one is other or (_factors(one) == _factors(other) and isinstance(one, type(other)))
+        for one, other in zip(left, right, strict=True)
+    )
+
+
+def _remembered(array: Array, sizes: tuple[Dim, ...], origin: Array | None = None) -> Array:
     table = _table.get()
     if table is None:
         raise RuntimeError("dynamic sizes outside of bounded_trace()")
-    if id(array) in table and table[id(array)][1] != sizes:
+    known = _known(array)
+    if known is not None and same(known.sizes, sizes):
+        return array
+    if known is not None:
         array = copy_p.bind(array)  # an array of its own; XLA never sees it
-    table[id(array)] = array, sizes
+    table[id(array)] = _Known(array, sizes, origin)
     return array
+
+
+def came_from(array: Array, origin: Array) -> Array:
+    """The array with the origin noted that a reshape to its sizes would make it from."""
+    return _remembered(copy_p.bind(array), sizes_of(array), origin)
+
+
+def converted(array: Array, dtype: Any) -> Array:
+    """The array in another dtype, with what is known of it."""
+    result = like(lax.convert_element_type(array, dtype), array)
+    origin = origin_of(array)
+    if origin is None or result is array:
+        return result
+    return came_from(result, converted(origin, dtype))
 
 
 def at_bounds(array: Array, bounds: tuple[int, ...]) -> Array:
@@ -266,9 +314,12 @@ def reshape(array: Array, sizes: Sequence[Dim]) -> Array:
     bounds = tuple(map(operator.index, target))
     if not any(isinstance(each, Size) for each in (*source, *target)):
         return array.reshape(bounds)
-    if all(_keeps_order(*group) for group in _groups(source, target)):
+    if _moves_nothing(source, target):
         return sized(array.reshape(bounds), target)
-    return sized(_relaid(array, source, target), target)
+    origin = origin_of(array)
+    if origin is not None and _moves_nothing(sizes_of(origin), target):
+        return reshape(origin, target)
+    return _remembered(_relaid(array, source, target), target, array)
 
 
 def merged(array: Array, first: int, last: int) -> Array:
@@ -303,6 +354,10 @@ def _groups(
         yield before, after
     if befores or afters:  # of size one
         yield befores, afters
+
+
+def _moves_nothing(source: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
+    return all(_keeps_order(*group) for group in _groups(source, target))
 
 
 def _keeps_order(before: list[Dim], after: list[Dim]) -> bool:
