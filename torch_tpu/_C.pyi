@@ -1,6 +1,6 @@
 """The C++ extension: what Python may call. Ordinals are ints; -1 stands for the current device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -94,5 +94,49 @@ class Executable:
     def serialize(self) -> bytes: ...
     def optimized_program(self) -> bytes: ...
 
-def compile(mlir: bytes, ordinal: int) -> Executable: ...
+def compile(
+    mlir: bytes, ordinal: int, flags: Sequence[tuple[str, bool | int | float | str]] = ()
+) -> Executable:
+    """``flags`` are XLA's, by their names without dashes, for this program alone."""
+
 def deserialize(serialized: bytes) -> Executable: ...
+
+class Graph:
+    """A captured graph: a program for each way in which its arguments lie in memory.
+
+    ``kinds`` says what each argument is: tensor, int, float, complex (numbers, or 0-dim CPU
+    tensors) or unused. ``tensors`` has (written, reusable,
+    padded) for each tensor. ``draws`` counts the
+    random ops. ``make(bindings, donated)`` gives the program of a call whose like was not seen
+    before (with the bounds that it was called with): an object with program, created, writes and
+    checks.
+    """
+
+    programs: int
+    def __init__(
+        self,
+        label: str,
+        kinds: Sequence[str],
+        tensors: Sequence[tuple[bool, bool, bool]],
+        draws: int,
+        ordinal: int,
+        make: Callable[[list[tuple[Any, ...]], list[int], list[int]], Any],
+    ) -> None: ...
+    def __call__(
+        self,
+        arguments: list[Any],
+        symbols: Sequence[int] = (),
+        bounds: Sequence[int] = (),
+        sizes: Sequence[int] = (),
+    ) -> list[torch.Tensor]:
+        """The new tensors. ``arguments`` is emptied: what only it held, the program may reuse.
+
+        ``symbols`` enter the program before the arguments' own integers; ``bounds`` tell programs
+        apart; ``sizes`` are what -1, -2, ... stand for in the new tensors' sizes and strides.
+        """
+
+def value_dims(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The dims of the value under a tensor's storage; None where it was never written."""
+
+def store_value(tensor: torch.Tensor, host: torch.Tensor) -> None:
+    """Give a tensor's storage a CPU tensor's elements as its value, dims and all."""

@@ -17,9 +17,10 @@ int64_t memory_limit(Ordinal ordinal);
 at::Generator new_generator(Ordinal ordinal);
 const at::Generator& default_generator(Ordinal ordinal);
 
-// Seed and offset of the next random op, after which the offset has advanced by one draw.
+// Seed and offset of the next random op, after which the offset has advanced by its draws: one, or
+// as many as a program has random ops.
 std::pair<uint64_t, uint64_t> next_random(const std::optional<at::Generator>& generator,
-                                          Ordinal ordinal);
+                                          Ordinal ordinal, uint64_t draws = 1);
 
 void register_allocator();
 void register_hooks();

@@ -52,7 +52,9 @@ class TpuGenerator final : public c10::GeneratorImpl {
     return state.getIntrusivePtr();
   }
 
-  std::pair<uint64_t, uint64_t> next() { return {seed_, offset_++}; }
+  std::pair<uint64_t, uint64_t> next(uint64_t draws) {
+    return {seed_, std::exchange(offset_, offset_ + draws)};
+  }
 
  private:
   static constexpr int64_t kSeedBytes = sizeof(uint64_t), kStateBytes = 2 * kSeedBytes;
@@ -85,10 +87,10 @@ const at::Generator& default_generator(Ordinal ordinal) {
 }
 
 std::pair<uint64_t, uint64_t> next_random(const std::optional<at::Generator>& generator,
-                                          Ordinal ordinal) {
+                                          Ordinal ordinal, uint64_t draws) {
   auto* state = at::get_generator_or_default<TpuGenerator>(generator, default_generator(ordinal));
   std::lock_guard lock(state->mutex_);
-  return state->next();
+  return state->next(draws);
 }
 
 }  // namespace torch_tpu

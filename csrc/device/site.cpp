@@ -64,6 +64,11 @@ Site current_site() {
   return site;
 }
 
+Site site_at(const std::string& file, int line) {
+  const Gil gil;
+  return {intern(file.c_str()), line};
+}
+
 void set_library_folders(std::vector<std::string> folders) {
   library_folders() = std::move(folders);
 }

@@ -17,6 +17,8 @@ struct Site {
 // The innermost Python line of this thread that is not PyTorch's or this package's own. Takes the
 // GIL.
 Site current_site();
+// A line that is known by its file's name. Takes the GIL.
+Site site_at(const std::string& file, int line);
 // Folders whose lines are not the user's.
 void set_library_folders(std::vector<std::string> folders);
 

@@ -1,5 +1,7 @@
 #include <malloc.h>
 
+#include <cstring>
+
 #include "call.h"
 
 namespace torch_tpu::pjrt {
@@ -53,16 +55,36 @@ std::string field(int number, const std::string& message) {
   return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(message.size()) + message;
 }
 
+std::string double_field(int number, double value) {
+  std::string bytes(sizeof(value), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return varint(static_cast<uint64_t>(number) << 3 | 1) + bytes;
+}
+
+// OptionOverrideProto: one field for each type.
+std::string flag_value(const decltype(Flag::second)& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return field(2, uint64_t{*flag});
+  if (const auto* number = std::get_if<int64_t>(&value)) {
+    return field(3, static_cast<uint64_t>(*number));
+  }
+  if (const auto* number = std::get_if<double>(&value)) return double_field(4, *number);
+  return field(1, std::get<std::string>(value));
+}
+
 }  // namespace
 
-std::string compile_options(int device_id) {
+std::string compile_options(int device_id, std::span<const Flag> flags) {
   const auto id = static_cast<uint64_t>(device_id);
   // DeviceAssignmentProto: one replica of one computation, on the device with this id.
   const std::string assignment =
       field(1, 1) + field(2, 1) + field(3, field(1, varint(id)));  // device ids are packed
   // ExecutableBuildOptionsProto: device_ordinal, num_replicas, num_partitions, device_assignment.
   const std::string build = field(1, id) + field(4, 1) + field(5, 1) + field(9, assignment);
-  return field(3, build);  // CompileOptionsProto.executable_build_options
+  std::string options = field(3, build);  // CompileOptionsProto.executable_build_options
+  for (const auto& [name, value] : flags) {  // and its env_option_overrides, a map
+    options += field(7, field(1, name) + field(2, flag_value(value)));
+  }
+  return options;
 }
 
 void keep_freed_memory() {

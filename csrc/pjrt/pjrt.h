@@ -165,10 +165,13 @@ class Client {
   std::vector<PJRT_Device*> devices_;
 };
 
+// A flag of XLA's for one program, by its name without dashes.
+using Flag = std::pair<std::string, std::variant<bool, int64_t, double, std::string>>;
+
 // CompileOptionsProto for a one-device program placed on a device, so that every ordinal of a
 // client can be compiled for. The number is Client::device_id(ordinal), which is the ordinal itself
 // unless several processes share the devices.
-std::string compile_options(int device_id);
+std::string compile_options(int device_id, std::span<const Flag> flags = {});
 
 // Makes the C library keep freed memory instead of returning it to the system.
 void keep_freed_memory();

@@ -1,6 +1,7 @@
 // torch_tpu._C: bindings only. torch_tpu/_C.pyi says what each does.
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <torch/csrc/Generator.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "device/counters.h"
@@ -12,6 +13,7 @@
 #include "eager/recorder.h"
 #include "python/compiler.h"
 #include "python/errors.h"
+#include "python/graph.h"
 
 namespace py = pybind11;
 
@@ -196,10 +198,10 @@ void bind_programs(py::module_& module) {
            [](const pjrt::Executable& self) { return py::bytes(self.optimized_program()); });
   module.def(
       "compile",
-      [](const std::string& mlir, int ordinal) {
-        return runtime().client().compile(mlir, pjrt::compile_options(ordinal));
+      [](const std::string& mlir, int ordinal, const std::vector<pjrt::Flag>& flags) {
+        return runtime().client().compile(mlir, pjrt::compile_options(ordinal, flags));
       },
-      NoGil());
+      py::arg("mlir"), py::arg("ordinal"), py::arg("flags") = py::tuple(), NoGil());
   module.def(
       "deserialize",
       [](const std::string& serialized) { return runtime().client().deserialize(serialized); },
@@ -215,4 +217,5 @@ PYBIND11_MODULE(_C, module) {
   torch_tpu::bind_memory(module);
   torch_tpu::bind_diagnostics(module);
   torch_tpu::bind_programs(module);
+  torch_tpu::bind_graphs(module);
 }

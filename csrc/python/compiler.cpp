@@ -20,11 +20,49 @@ Dims dims_of(py::handle object) {
   return dims;
 }
 
+}  // namespace
+
 py::tuple tuple_of(c10::IntArrayRef items) {
   py::tuple tuple(items.size());
   for (size_t i = 0; i < items.size(); ++i) tuple[i] = items[i];
   return tuple;
 }
+
+ProgramPtr read_program(py::handle source) {
+  if (source.is_none()) return nullptr;
+  std::vector<Parameter> parameters;
+  for (py::handle parameter : source.attr("parameters")) {
+    if (py::isinstance<py::int_>(parameter)) {
+      parameters.push_back({Parameter::Source::kInput, parameter.cast<uint32_t>()});
+    } else {
+      const bool ints = parameter.cast<std::string>() == "ints";
+      parameters.push_back({ints ? Parameter::Source::kInts : Parameter::Source::kFloats});
+    }
+  }
+  auto executable = source.attr("executable").cast<std::shared_ptr<pjrt::Executable>>();
+  return std::make_shared<Program>(std::move(executable), std::move(parameters));
+}
+
+std::vector<NewTensor> read_created(py::handle source) {
+  std::vector<NewTensor> created;
+  for (py::handle each : source) {
+    created.push_back({dims_of(each.attr("sizes")), dims_of(each.attr("strides")),
+                       dims_of(each.attr("value_dims")),
+                       each.attr("dtype").cast<c10::ScalarType>()});
+  }
+  return created;
+}
+
+std::vector<Write> read_writes(py::handle source) {
+  std::vector<Write> writes;
+  for (py::handle each : source) {
+    writes.push_back({each.attr("slot").cast<uint32_t>(), dims_of(each.attr("dims")),
+                      each.attr("dtype").cast<c10::ScalarType>()});
+  }
+  return writes;
+}
+
+namespace {
 
 // Walks a call's arguments in the order in which Call did, so numbers find their places.
 class ArgumentWriter {
@@ -101,21 +139,6 @@ class ArgumentWriter {
   int ints_ = 0, floats_ = 0;
 };
 
-ProgramPtr read_program(py::handle source) {
-  if (source.is_none()) return nullptr;
-  std::vector<Parameter> parameters;
-  for (py::handle parameter : source.attr("parameters")) {
-    if (py::isinstance<py::int_>(parameter)) {
-      parameters.push_back({Parameter::Source::kInput, parameter.cast<uint32_t>()});
-    } else {
-      const bool ints = parameter.cast<std::string>() == "ints";
-      parameters.push_back({ints ? Parameter::Source::kInts : Parameter::Source::kFloats});
-    }
-  }
-  auto executable = source.attr("executable").cast<std::shared_ptr<pjrt::Executable>>();
-  return std::make_shared<Program>(std::move(executable), std::move(parameters));
-}
-
 Return read_return(py::handle source) {
   if (source.is_none()) return {Return::Kind::kUndefined};
   if (py::isinstance<py::list>(source)) {
@@ -140,15 +163,8 @@ std::unique_ptr<Plan> read_plan(py::handle source) {
   }
   // Never freed: plans live as long as the process.
   plan->record = py::reinterpret_borrow<py::object>(source).release().ptr();
-  for (py::handle each : source.attr("created")) {
-    plan->created.push_back({dims_of(each.attr("sizes")), dims_of(each.attr("strides")),
-                             dims_of(each.attr("value_dims")),
-                             each.attr("dtype").cast<c10::ScalarType>()});
-  }
-  for (py::handle each : source.attr("writes")) {
-    plan->writes.push_back({each.attr("slot").cast<uint32_t>(), dims_of(each.attr("dims")),
-                            each.attr("dtype").cast<c10::ScalarType>()});
-  }
+  plan->created = read_created(source.attr("created"));
+  plan->writes = read_writes(source.attr("writes"));
   for (py::handle each : source.attr("resizes")) {
     plan->resizes.push_back({each.attr("argument").cast<std::vector<uint32_t>>(),
                              dims_of(each.attr("sizes")), dims_of(each.attr("strides"))});

@@ -16,7 +16,7 @@ from jax import export, lax
 from jax.extend.core import jaxpr_as_fun
 
 from torch_tpu import _C
-from torch_tpu.compiler import foreign, metadata
+from torch_tpu.compiler import foreign, hlo, metadata
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import Traced, value_dims
 from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
@@ -27,6 +27,7 @@ from torch_tpu.lowering.registry import Rule
 _PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
 
 Array = Any
+Flags = tuple[tuple[str, bool | int | float | str], ...]
 
 
 def describe(op: str) -> list[bool] | None:
@@ -42,7 +43,7 @@ def plan(node: Node, bound: int | None) -> Plan:
     """What a call does; its rule is traced, nothing is compiled."""
     rule = _rule_of(node)
     precision = torch.get_float32_matmul_precision()
-    with _jax_settings(precision):
+    with jax_settings(precision):
         if metadata.is_known(node.overload):
             inferred = metadata.infer(node)
         else:
@@ -69,28 +70,60 @@ def plan(node: Node, bound: int | None) -> Plan:
 
 def compile_trace(trace: Trace) -> Program:
     """Lower a trace to StableHLO and compile it for the device of its ordinal."""
-    inputs = trace.inputs()
-    shapes = [jax.ShapeDtypeStruct(slot.dims, dtypes.to_jax(slot.dtype)) for slot in inputs]
-    sources: list[int | str] = list(range(len(inputs)))
-    for name, dtype, count in (
-        ("ints", jnp.int64, sum(_number_counts(step)[0] for step in trace.steps)),
-        ("floats", jnp.float64, sum(_number_counts(step)[1] for step in trace.steps)),
+    slots = trace.inputs()
+    shapes = [jax.ShapeDtypeStruct(slot.dims, dtypes.to_jax(slot.dtype)) for slot in slots]
+    counts = [_number_counts(step) for step in trace.steps]
+    return compile_function(
+        lambda inputs: _run(trace, inputs),
+        shapes,
+        numbers=(sum(ints for ints, _ in counts), sum(floats for _, floats in counts)),
+        donated=trace.reusable(),
+        precision=trace.steps[0].plan.precision,
+        ordinal=trace.ordinal,
+    )
+
+
+def compile_function(
+    function: Callable[[dict[int | str, Array]], list[Array]],
+    shapes: list[jax.ShapeDtypeStruct],
+    *,
+    numbers: tuple[int, int],
+    donated: list[int],
+    precision: str,
+    ordinal: int,
+    flags: Flags = (),
+    show: Callable[[str, str], None] | None = None,
+) -> Program:
+    """Lower a function of JAX arrays to StableHLO and compile it for the device of an ordinal.
+
+    The function gets its inputs by number and, where there are any, ``numbers`` integers and
+    floats as the arrays "ints" (int64) and "floats" (float64). ``flags`` are XLA's, ``show`` is
+    told the StableHLO and the optimised HLO by name.
+    """
+    sources: list[int | str] = list(range(len(shapes)))
+    shapes = list(shapes)
+    for name, dtype, count in zip(
+        ("ints", "floats"), (jnp.int64, jnp.float64), numbers, strict=True
     ):
         if count:
             sources.append(name)
             shapes.append(jax.ShapeDtypeStruct((count,), dtype))
 
     def run(*arrays: Array) -> list[Array]:
-        return _run(trace, dict(zip(sources, arrays, strict=True)))
+        return function(dict(zip(sources, arrays, strict=True)))
 
-    with _jax_settings(trace.steps[0].plan.precision):
-        jitted = jax.jit(run, donate_argnums=tuple(trace.reusable()), keep_unused=False)
+    with jax_settings(precision):
+        jitted = jax.jit(run, donate_argnums=tuple(donated), keep_unused=False)
         exported = export.export(jitted, platforms=[_platform()])(*shapes)
     _C.count("lowerings", 1)
     module = exported.mlir_module_serialized
+    if show is not None:
+        show("stablehlo", str(exported.mlir_module()))
     targets = foreign.register_targets(module)
-    executable = _C.compile(module, trace.ordinal)
+    executable = _C.compile(module, ordinal, flags)
     _C.count("compiles", 1)
+    if show is not None:
+        show("hlo", hlo.text(executable.optimized_program()))
     parameters = [sources[place] for place in exported.module_kept_var_idx]
     return Program(executable, parameters, targets)
 
@@ -122,7 +155,7 @@ def _run(trace: Trace, inputs: dict[int | str, Array]) -> list[Array]:
         made = results[: len(step.plan.created) + len(step.plan.writes)]
         outputs += kept.bounded(step, made, len(outputs))
     live = [outputs[place] for place in trace.live]
-    return live + ([_first_failure(codes)] if codes else [])
+    return live + ([first_failure(codes)] if codes else [])
 
 
 class _KeptChains:
@@ -150,7 +183,7 @@ class _KeptChains:
         return bounded
 
 
-def _first_failure(codes: list[tuple[Array, int]]) -> Array:
+def first_failure(codes: list[tuple[Array, int]]) -> Array:
     """One code for the checks of all steps: 0, or 1 + the place among all of them."""
     firsts = [sum(count for _, count in codes[:place]) for place in range(len(codes))]
     combined = jnp.int32(0)
@@ -171,7 +204,7 @@ def _function(made: Plan, asks_size: bool) -> Callable[..., list[Array]]:
     if made.function is None:
         traced = Traced(made.node, _rule_of(made.node), made.metadata, made.bound)
         body = (lambda *inputs: [traced.size(*inputs)]) if asks_size else traced.run
-        with _jax_settings(made.precision):
+        with jax_settings(made.precision):
             made.function = _traced_function(traced, body)
     return made.function
 
@@ -228,7 +261,7 @@ def _platform() -> str:
 
 
 @contextlib.contextmanager
-def _jax_settings(precision: str) -> Iterator[None]:
+def jax_settings(precision: str) -> Iterator[None]:
     """64-bit types and PyTorch's matmul precision, for what is traced inside."""
     with jax.enable_x64(True), jax.default_matmul_precision(_PRECISIONS[precision]):
         yield

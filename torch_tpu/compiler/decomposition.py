@@ -27,10 +27,17 @@ def rule_for(overload: Overload) -> registry.Rule | None:
     if rule is not None:
         return rule
     target = registry.functional_form(overload) if registry.mutated(overload) else overload
-    if target is None or target not in decomposition_table or _is_random(target):
+    if target is None or decomposition_of(target) is None or _is_random(target):
         return None
     numbers = frozenset(argument.name for argument in target._schema.arguments)
     return registry.Rule(functools.partial(_decomposed, target), static=numbers)
+
+
+def decomposition_of(target: Overload) -> Any:
+    """What computes the same with other ops: a decomposition, or a primitive's ATen form."""
+    if target.namespace == "prims":
+        return getattr(target, "impl_aten", None)
+    return decomposition_table.get(target)
 
 
 def _is_random(overload: Overload) -> bool:
@@ -38,7 +45,7 @@ def _is_random(overload: Overload) -> bool:
 
 
 def _decomposed(overload: Overload, *args: Any, **kwargs: Any) -> Any:
-    decomposition = decomposition_table[overload]
+    decomposition = decomposition_of(overload)
     arrays: list[Any] = []
     mode = FakeTensorMode()
 

@@ -12,6 +12,7 @@ import torch
 from jax import lax
 from torch.utils._python_dispatch import _disable_current_modes
 
+from torch_tpu.compiler.layout import memory_order, value_dims
 from torch_tpu.compiler.metadata import Metadata
 from torch_tpu.compiler.node import Created, Dims, Edge, Node, Number, Resize, Write
 from torch_tpu.lowering import dtypes, random, registry, sizes, views
@@ -212,35 +213,6 @@ def round_to(value: Any, dtype: torch.dtype) -> Any:
     if jnp.issubdtype(value.dtype, jnp.complexfloating) and not dtype.is_complex:
         value = value.real
     return lax.convert_element_type(value, dtypes.to_jax(dtype))
-
-
-def memory_order(created: Created) -> tuple[int, ...] | None:
-    """The permutation that makes a dense tensor's dims row-major; None where it has gaps."""
-    dims = [d for d in range(len(created.sizes)) if created.sizes[d] != 1]
-    order = sorted(dims, key=lambda d: -created.strides[d])
-    expected = 1
-    for dim in reversed(order):
-        if created.strides[dim] != expected:
-            return None
-        expected *= created.sizes[dim]
-    ones = [d for d in range(len(created.sizes)) if created.sizes[d] == 1]
-    if order == sorted(order):
-        return tuple(range(len(created.sizes)))
-    return tuple(ones + order)
-
-
-def value_dims(created: Created, bound: int | None) -> Dims:
-    """The dims of the Value under a new tensor: its own, in memory order."""
-    if -1 in created.sizes:
-        assert bound is not None
-        padded = tuple(bound if size == -1 else size for size in created.sizes)
-        return padded if -1 not in created.sizes[1:] else (math.prod(padded),)
-    if 0 in created.sizes:
-        return created.sizes
-    order = memory_order(created)
-    if order is None:
-        return (1 + sum((n - 1) * s for n, s in zip(created.sizes, created.strides, strict=True)),)
-    return tuple(created.sizes[d] for d in order)
 
 
 def in_memory_order(result: Any, created: Created, length: Any) -> Any:

@@ -72,12 +72,14 @@ class Node:
 class Program:
     """An executable and where its parameters come from: inputs, or "ints" and "floats".
 
-    ``targets`` names the families of custom calls that it makes, for foreign.register.
+    ``targets`` names the families of custom calls that it makes, for foreign.register. ``checks``
+    are a captured graph's: exception, message, file and line of each, in the order of their codes.
     """
 
     executable: Any
     parameters: list[int | str]
     targets: tuple[str, ...] = ()
+    checks: tuple[tuple[str, str, str, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

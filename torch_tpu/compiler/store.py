@@ -8,14 +8,28 @@ import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from torch_tpu import _C
 from torch_tpu.compiler import ahead, cache, foreign
 from torch_tpu.compiler.node import Program
-from torch_tpu.compiler.trace import Trace
 
 Answer = TypeVar("Answer")
+
+
+class Source(Protocol):
+    """What a program is made from: recorded calls or a captured graph."""
+
+    def key(self) -> bytes:
+        """Equal for what is the same program; the same in every process."""
+
+    @property
+    def label(self) -> str:
+        """What people read in lists and errors."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its executable is worth loading before it is asked for."""
 
 
 def answer(key: bytes, label: str, make: Callable[[], Answer]) -> Answer:
@@ -31,26 +45,38 @@ def answer(key: bytes, label: str, make: Callable[[], Answer]) -> Answer:
     return made
 
 
-def program(trace: Trace, make: Callable[[], Program] | None) -> Program | None:
-    """A trace's program: from the cache, else made and kept there; None without ``make``."""
-    key = trace.key()
-    if (found := _find(key, large=len(trace.steps) > 1)) is not None or make is None:
+def program(source: Source, make: Callable[[], Program] | None) -> Program | None:
+    """A source's program: from the cache, else made and kept there; None without ``make``."""
+    key = source.key()
+    if (found := _find(key, source.is_large)) is not None or make is None:
         return found
-    _cache().require(trace.label, key)
+    _cache().require(source.label, key)
     with _cache().compiling(key):
         if (found := _find(key)) is not None:  # another process was quicker
             return found
         made = make()
-        content = (made.parameters, made.targets, made.executable.serialize())
-        _cache().put(key, pickle.dumps(content), trace.label)
-        if len(trace.steps) > 1:
+        content = (made.parameters, made.targets, made.checks, made.executable.serialize())
+        _cache().put(key, pickle.dumps(content), source.label)
+        if source.is_large:
             _ahead().compiled(key)
     return made
+
+
+def namespace() -> str:
+    """What programs are compiled for and with, as one name: any difference is another."""
+    current = _cache().namespace
+    assert current is not None
+    return current.name
 
 
 def begin() -> None:
     """Start loading what the script will need first."""
     _ahead().begin()
+
+
+def is_on() -> bool:
+    """Whether anything is kept on disk."""
+    return _cache().mode != "off"
 
 
 def must_not_compile() -> bool:
@@ -75,9 +101,9 @@ def _load(key: bytes) -> tuple[Program, str] | None:
         return None
     payload, tier = found
     try:
-        parameters, targets, serialized = pickle.loads(payload)
+        parameters, targets, checks, serialized = pickle.loads(payload)
         foreign.register(targets)
-        return Program(_C.deserialize(serialized), parameters, targets), tier
+        return Program(_C.deserialize(serialized), parameters, targets, checks), tier
     except Exception as error:  # whatever it is, the program can be compiled again
         _cache().reject(key, str(error))
         return None

@@ -55,6 +55,11 @@ class Trace:
             return first
         return f"{len(self.steps)} ops from {first} to {self.steps[-1].plan.node.op}"
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its executable is worth loading before it is asked for."""
+        return len(self.steps) > 1
+
     def key(self) -> bytes:
         """Equal for traces that are the same program; the same in every process."""
         parts = [b"program", struct.pack("<?qq", self.asks_size, self.ordinal, len(self.steps))]

@@ -99,13 +99,23 @@ def find(overload: Overload) -> Rule | None:
     return rule
 
 
-def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an overload's rule with a caller's arguments: defaults filled in, as rules expect."""
-    rule = find(overload)
+def call(
+    overload: Overload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rule: Rule | None = None,
+    named: dict[str, Any] | None = None,
+) -> Any:
+    """Run an overload's rule with a caller's arguments: defaults filled in, as rules expect.
+
+    ``rule`` is one that the overload's own table lacks, ``named`` what rules take besides the
+    schema's arguments. NotImplementedError where there is no rule.
+    """
+    rule = rule or find(overload)
     if rule is None:
         raise NotImplementedError(f"{overload} has no lowering")
-    positional, named = bind(overload, args, kwargs)
-    return rule.function(*positional, **named)
+    positional, bound = bind(overload, args, kwargs)
+    return rule.function(*positional, **bound, **(named or {}))
 
 
 def bind(
@@ -119,6 +129,8 @@ def bind(
     arguments = [argument for argument in overload._schema.arguments if not argument.is_out]
     positional, named = [], {}
     for place, argument in enumerate(arguments):
+        if "Generator" in str(argument.type):
+            continue
         given = args[place] if place < len(args) else argument.default_value
         value = kwargs.get(argument.name, given)
         if rule is not None and rule.takes_at_runtime(argument):

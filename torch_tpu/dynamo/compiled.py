@@ -1,0 +1,269 @@
+"""What AOTAutograd gets for a graph: a callable that runs it, and that its cache can keep."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._inductor.output_code import OutputCode
+from torch.utils._pytree import tree_map
+
+from torch_tpu import _C
+from torch_tpu.compiler import store
+from torch_tpu.dynamo import logs, program
+from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.open_sizes import OpenSizes
+from torch_tpu.dynamo.options import Options, current
+from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
+from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
+
+
+class CompiledGraph(OutputCode):
+    """A graph that was captured, ready to run. Called with a list that it empties."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Sequence[torch.Tensor],
+        options: Options,
+        ordinal: int,
+        phase: str = "",
+    ):
+        self.graph = graph
+        self.constants = list(constants)
+        self.options = options
+        self.ordinal = ordinal
+        self.phase = phase
+        self.stages = stages_of(graph, can_lower)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._boxed_call = True  # wrappers copy what they find on the instance
+        name = logs.name_of(self.phase, self.options.custom_module_name)
+        stages = self.stages
+        logs.captured(name, self.graph, stages, can_lower)
+        if len(stages) == 1 and isinstance(stages[0], ProgramStage):
+            self._run: Callable[[list[Any]], Any] = GraphRunner(
+                self.graph, self.options, self.ordinal, name
+            )
+        else:
+            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal, name)
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        arguments = inputs if isinstance(inputs, list) else list(inputs)
+        arguments += self.constants
+        return self._run(arguments)
+
+    def prepare_for_serialization(self) -> None:
+        """What is told from the graph at length is told once, and pickled with it."""
+        for stage in self.stages:
+            if isinstance(stage, ProgramStage):
+                _ = stage.graph.digest, stage.graph.draws
+
+    def post_compile(self, *_: Any) -> None:
+        """Nothing is left to do after loading."""
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """There are no Triton kernels."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("graph", "constants", "options", "ordinal", "phase", "stages")
+        return {name: getattr(self, name) for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.options = current() or self.options  # PyTorch's cache doesn't tell options apart
+        self._prepare()
+
+
+class GraphRunner:
+    """Runs a graph that is one program for each way in which its arguments lie and are bounded."""
+
+    def __init__(self, graph: Graph, options: Options, ordinal: int, name: str = "graph"):
+        self.graph, self.options, self.ordinal, self.name = graph, options, ordinal, name
+        self.signature = signature = signature_of(graph)
+        self._passed = [
+            (place, output.place)
+            for place, output in enumerate(graph.outputs)
+            if isinstance(output, Ref) and output.place < len(graph.inputs)
+        ]
+        self._only_new = signature.creates == tuple(range(len(graph.outputs)))
+        self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
+        metas = graph.metas()
+        fits = {(meta.sizes, meta.dtype) for meta in program.results_of(graph, signature)}
+        tensors = [
+            (
+                place in signature.writes,
+                (metas[place].sizes, metas[place].dtype) in fits,
+                place in signature.padded,
+            )
+            for place in signature.tensors
+        ]
+        label = f"{name} of {len(graph.nodes)} nodes"
+        self._call = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
+
+    def _make(
+        self, bindings: list[tuple[Any, ...]], donated: list[int], bounds: list[int]
+    ) -> GraphProgram:
+        return program.make(
+            GraphSource(
+                self.graph,
+                self.signature,
+                tuple(Binding(*binding) for binding in bindings),
+                tuple(donated) if self.options.donate else (),
+                tuple(bounds),
+                self._sizes.exact if self._sizes else frozenset(),
+                self.options,
+                self.ordinal,
+                self.options.matmul_precision or torch.get_float32_matmul_precision(),
+                self.name,
+            )
+        )
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        """The graph's outputs; ``arguments`` is emptied."""
+        if self._sizes is not None:
+            return self._call_open(arguments, self._sizes)
+        if self._only_new:
+            return self._call(arguments)
+        passed = [(place, arguments[source]) for place, source in self._passed]
+        return self._outputs(self._call(arguments), passed)
+
+    def _call_open(self, arguments: list[Any], open_sizes: OpenSizes) -> list[Any]:
+        passed = [(place, arguments[source]) for place, source in self._passed]
+        values = open_sizes.symbols.values(arguments)
+        bounds = open_sizes.bounds(values)
+        open_sizes.pad(arguments, bounds)
+        created = self._call(arguments, values, bounds, open_sizes.of_outputs(values))
+        passed += open_sizes.integers(values)
+        return self._outputs(created, passed)
+
+    def _outputs(self, created: list[torch.Tensor], passed: list[tuple[int, Any]]) -> list[Any]:
+        outputs: list[Any] = [
+            None if isinstance(output, Ref) else output for output in self.graph.outputs
+        ]
+        for place, tensor in zip(self.signature.creates, created, strict=True):
+            outputs[place] = tensor
+        for place, value in passed:
+            outputs[place] = value
+        return outputs
+
+
+class StagedRunner:
+    """Runs a graph stage by stage: programs, and nodes on the host between them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        stages: Sequence[ProgramStage | HostStage],
+        options: Options,
+        ordinal: int,
+        name: str = "graph",
+    ):
+        self.graph = graph
+        kept = {output.place for output in graph.outputs if isinstance(output, Ref)}
+        self._steps: list[Callable[[dict[int, Any], list[int]], None]] = [
+            _ProgramStep(stage, options, ordinal, f"{name}, stage {number}")
+            if isinstance(stage, ProgramStage)
+            else _HostStep(stage)
+            for number, stage in enumerate(stages, 1)
+        ]
+        self._dead = last_reads(stages, kept)
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        """The graph's outputs; ``arguments`` is emptied."""
+        values = dict(enumerate(arguments))
+        arguments.clear()
+        for step, dead in zip(self._steps, self._dead, strict=True):
+            step(values, dead)
+        return [_resolved(output, values) for output in self.graph.outputs]
+
+
+class _ProgramStep:
+    def __init__(self, stage: ProgramStage, options: Options, ordinal: int, name: str):
+        self.stage = stage
+        self.runner = GraphRunner(stage.graph, options, ordinal, name)
+
+    def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
+        arguments = [values[place] for place in self.stage.inputs]
+        for place in dead:
+            del values[place]
+        outputs = self.runner(arguments)
+        values.update(zip(self.stage.outputs, outputs, strict=True))
+
+
+class _HostStep:
+    def __init__(self, stage: HostStage):
+        self.nodes = [(place, node, target_of(node.target)) for place, node in stage.nodes]
+
+    def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
+        for place, node, target in self.nodes:
+            values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
+        for place in dead:
+            del values[place]
+
+
+def _resolved(argument: Any, values: dict[int, Any]) -> Any:
+    return tree_map(lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument)
+
+
+def can_lower(node: Node) -> bool:
+    """Whether a node can be part of a program."""
+    return has_lowering(node.target) and all(
+        can_lower(inner) for graph in node.graphs() for inner in graph.nodes
+    )
+
+
+@functools.cache
+def has_lowering(target: str) -> bool:
+    """Whether nodes with this target can be part of a program."""
+
+    def ask() -> bool:
+        from torch_tpu.dynamo import interpreter
+
+        return interpreter.lowers(target)
+
+    return store.answer(b"lowers:" + target.encode(), f"whether {target} has a lowering", ask)
+
+
+def signature_of(graph: Graph) -> Signature:
+    """What a graph takes and gives."""
+    used = {ref.place for node in graph.nodes for ref in node.refs()}
+    used |= {
+        output.place
+        for output in graph.outputs
+        if isinstance(output, Ref) and output.place >= len(graph.inputs)
+    }
+    kinds = tuple(
+        _kind(meta) if place in used else "unused" for place, meta in enumerate(graph.inputs)
+    )
+    metas = graph.metas()
+    tensors = tuple(place for place, kind in enumerate(kinds) if kind == "tensor")
+    return Signature(
+        kinds,
+        tensors=tensors,
+        padded=frozenset(place for place in tensors if not graph.inputs[place].is_static),
+        writes=tuple(sorted(graph.written())),
+        creates=tuple(
+            place
+            for place, output in enumerate(graph.outputs)
+            if isinstance(output, Ref)
+            and output.place >= len(graph.inputs)
+            and isinstance(metas[output.place], TensorMeta)
+        ),
+        symbols=tuple(sorted(graph.symbols())),
+    )
+
+
+def _kind(meta: Any) -> str:
+    if isinstance(meta, Symbolic):
+        return "unused"  # its symbols enter on their own
+    if not isinstance(meta, TensorMeta):
+        return {"bool": "int"}.get(meta, meta)
+    if meta.device != "cpu" or meta.sizes:
+        return "tensor"
+    if meta.dtype.is_complex:
+        return "complex"
+    return "float" if meta.dtype.is_floating_point else "int"

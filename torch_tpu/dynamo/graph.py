@@ -1,0 +1,313 @@
+"""A captured graph in a form of its own: picklable, comparable, the same text in every process.
+
+Values are numbered through: the inputs first, then each node's result. A value is described by a
+``TensorMeta``, by a number's kind, by ``Symbolic`` for a size that Dynamo left open, by None or by
+a list of these. An open size is text, a sympy expression over the graph's symbols ("2*s0 + 1").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_map
+
+from torch_tpu.compiler.node import overload_of
+
+Size = int | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """A value by its number."""
+
+    place: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorMeta:
+    """What PyTorch promises of a tensor."""
+
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    dtype: torch.dtype
+    device: str
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(size, int) for size in (*self.sizes, *self.strides))
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbolic:
+    """An integer that is an expression of the graph's symbols."""
+
+    expression: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """The user's line that a node comes from; ``file`` is "" where it is not known."""
+
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f" ({self.code})" if self.code else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One operation; ``meta`` describes its result."""
+
+    target: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    meta: Any
+    site: Site = dataclasses.field(default=Site(), compare=False, repr=False)
+
+    def refs(self) -> Iterator[Ref]:
+        """The values that it reads."""
+        yield from refs_in((self.args, self.kwargs))
+
+    def graphs(self) -> Iterator[Graph]:
+        """The graphs that a higher-order operator runs."""
+        yield from _leaves((self.args, self.kwargs), Graph)
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Nodes in order, what they start from and what is returned.
+
+    ``ranges`` has the least and the largest value of each symbol, None where it has no bound. Of
+    the outputs from ``visible`` on (activations that are saved) nobody sees how they lie.
+    """
+
+    inputs: tuple[Any, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Any, ...]
+    ranges: dict[str, tuple[int, int | None]] = dataclasses.field(default_factory=dict)
+    visible: int | None = None
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """Equal for graphs that compute the same, in every process."""
+        return hashlib.sha256(repr(self).encode()).digest()
+
+    @functools.cached_property
+    def draws(self) -> int:
+        """How many random ops it has, those of the graphs inside it included."""
+        return sum(
+            is_random(node.target) + sum(each.draws for each in node.graphs())
+            for node in self.nodes
+        )
+
+    def metas(self) -> list[Any]:
+        """The description of every value by its number."""
+        return [*self.inputs, *(node.meta for node in self.nodes)]
+
+    def written(self) -> dict[int, int]:
+        """Inputs that the graph writes, with the number of the value that each takes last."""
+        return {
+            node.args[0].place: node.args[1].place for node in self.nodes if node.target == COPY
+        }
+
+    def symbols(self) -> set[str]:
+        """The names of all open sizes."""
+        return {name for meta in self.metas() for name in open_names(meta)}
+
+
+COPY = "aten::copy_"
+_UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
+
+
+def _leaves(value: Any, kind: type) -> Iterator[Any]:
+    """What an argument holds of one kind, however nested."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, dict):
+        yield from _leaves(tuple(value.values()), kind)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _leaves(each, kind)
+
+
+def refs_in(value: Any) -> Iterator[Ref]:
+    """The references in an argument or in outputs."""
+    return _leaves(value, Ref)
+
+
+def is_random(target: str) -> bool:
+    """Whether a node with this target draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target_of(target), "tags", ())
+
+
+def names_in(expression: Size) -> set[str]:
+    """The symbols of a size."""
+    return set(re.findall(r"\b[a-z]+\d+\b", expression)) if isinstance(expression, str) else set()
+
+
+def open_names(meta: Any) -> Iterator[str]:
+    """The symbols in a description."""
+    if isinstance(meta, TensorMeta):
+        for size in (*meta.sizes, *meta.strides):
+            yield from names_in(size)
+    elif isinstance(meta, Symbolic):
+        yield from names_in(meta.expression)
+    elif isinstance(meta, (list, tuple)):
+        for each in meta:
+            yield from open_names(each)
+
+
+class Reader:
+    """Turns an FX graph into a Graph; ``constants`` are tensors that it holds itself."""
+
+    def __init__(self) -> None:
+        self.constants: list[torch.Tensor] = []
+
+    def read(self, module: fx.GraphModule) -> Graph:
+        constants = self._constants_of(module)
+        places: dict[fx.Node, Any] = {}
+        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        for node in [*inputs, *constants]:
+            places[node] = Ref(len(places))
+        nodes: list[Node] = []
+        outputs: Any = ()
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                nodes.append(self._node(node, places))
+                places[node] = Ref(len(inputs) + len(constants) + len(nodes) - 1)
+            elif node.op == "get_attr" and node not in places:
+                places[node] = self.read(_attribute(module, node.target))
+            elif node.op == "output":
+                outputs = tree_map(lambda each: _argument(each, places), node.args[0])
+            elif node.op not in ("placeholder", "get_attr"):
+                raise NotImplementedError(f"torch_tpu: a graph with a {node.op} node ({node})")
+        metas = [describe(node.meta.get("val")) for node in inputs]
+        metas += [describe(tensor) for tensor in constants.values()]
+        outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
+        graph = Graph(tuple(metas), tuple(nodes), tuple(outputs))
+        return dataclasses.replace(graph, ranges=_ranges(module, graph.symbols()))
+
+    def _constants_of(self, module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
+        found = {}
+        for node in module.graph.nodes:
+            if node.op == "get_attr":
+                value = _attribute(module, node.target)
+                if isinstance(value, torch.Tensor):
+                    found[node] = value
+        self.constants += found.values()
+        return found
+
+    def _node(self, node: fx.Node, places: dict[fx.Node, Any]) -> Node:
+        return Node(
+            target_name(node.target),
+            tuple(_argument(each, places) for each in node.args),
+            {name: _argument(each, places) for name, each in sorted(node.kwargs.items())},
+            describe(node.meta.get("val")),
+            site_of(node),
+        )
+
+
+def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int, int | None]]:
+    """What Dynamo knows of the symbols' values."""
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    tensors = (value for value in values if isinstance(value, FakeTensor))
+    environment = next((value.fake_mode.shape_env for value in tensors), None)
+    if not names or environment is None:
+        return {}
+    ranges = {}
+    for symbol, known in environment.var_to_range.items():
+        if str(symbol) in names:
+            upper = int(known.upper) if known.upper < _UNBOUNDED else None
+            ranges[str(symbol)] = (max(0, int(known.lower)), upper)
+    return dict(sorted(ranges.items()))
+
+
+def _attribute(module: fx.GraphModule, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), module)
+
+
+def _argument(value: Any, places: dict[fx.Node, Any]) -> Any:
+    if isinstance(value, fx.Node):
+        return places[value]
+    if isinstance(value, (list, tuple)):  # FX has list types of its own
+        kind = tuple if isinstance(value, tuple) else list
+        return kind(_argument(each, places) for each in value)
+    if isinstance(value, dict):
+        return {name: _argument(each, places) for name, each in sorted(value.items())}
+    if isinstance(value, torch.SymInt):
+        return size_of(value)
+    return value
+
+
+def size_of(size: int | torch.SymInt) -> Size:
+    """A size as a number where it is one, else as its expression."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression) if expression.is_number else str(expression)
+
+
+def describe(value: Any) -> Any:
+    """The description of a traced value."""
+    if isinstance(value, torch.Tensor):
+        strides = value.stride() if value.layout == torch.strided else ()
+        return TensorMeta(
+            tuple(map(size_of, value.shape)),
+            tuple(map(size_of, strides)),
+            value.dtype,
+            value.device.type,
+        )
+    if isinstance(value, (list, tuple)):
+        return [describe(each) for each in value]
+    if isinstance(value, (bool, torch.SymBool)):
+        return "bool"
+    if isinstance(value, torch.SymInt) and isinstance(size_of(value), str):
+        return Symbolic(size_of(value))
+    if isinstance(value, (int, torch.SymInt)):
+        return "int"
+    if isinstance(value, (float, torch.SymFloat)):
+        return "float"
+    return None
+
+
+def target_name(target: Any) -> str:
+    """The name of what a node calls; ``target_of`` finds it again."""
+    if isinstance(target, torch._ops.OpOverload):
+        return target.name()
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order::{target.name()}"
+    return f"{target.__module__}:{target.__qualname__}"
+
+
+@functools.cache
+def target_of(name: str) -> Any:
+    """What a node calls."""
+    if name.startswith("higher_order::"):
+        return getattr(torch.ops.higher_order, name.removeprefix("higher_order::"))
+    if "::" in name:
+        return overload_of(name)
+    module, _, attribute = name.partition(":")
+    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in .*\n\s*(?P<code>.*)')
+
+
+def site_of(node: fx.Node) -> Site:
+    """The innermost line of the user's that a node comes from."""
+    frames = list(_FRAME.finditer(node.stack_trace or ""))
+    if not frames:
+        return Site()
+    last = frames[-1]
+    return Site(last["file"], int(last["line"]), last["code"].strip())

@@ -1,0 +1,297 @@
+"""Programs of a captured graph: what each reads and gives, its key, and how it is traced."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import pickle
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from torch_tpu.compiler import layout, store
+from torch_tpu.compiler.node import Created, Dims, Program, Write
+from torch_tpu.dynamo import logs
+from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names
+from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.symbols import evaluate
+
+Array = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """How a tensor argument lies in its storage's value; csrc/eager/graph.h says more.
+
+    ``offset`` is -1 for a window, whose offset is a runtime integer, counted in ``aligned``.
+    """
+
+    filled: bool
+    value_dims: Dims
+    value_dtype: torch.dtype
+    sizes: Dims
+    strides: Dims
+    dtype: torch.dtype
+    offset: int
+    aligned: int
+    conj: bool
+    neg: bool
+
+    @property
+    def is_window(self) -> bool:
+        return self.aligned > 0
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))
+
+
+def whole(dims: Dims, dtype: torch.dtype) -> Binding:
+    """The binding of a tensor that is its storage's value."""
+    strides = tuple(math.prod(dims[place + 1 :]) for place in range(len(dims)))
+    return Binding(True, dims, dtype, dims, strides, dtype, 0, 0, False, False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What a graph takes and gives, told from the graph alone; numbers count its inputs.
+
+    ``kinds`` is what _C.Graph wants, ``tensors`` the inputs that are tensors, ``padded`` those of
+    them with a size known at run time, ``writes`` those that take a new value, ``creates`` the
+    outputs that are new tensors, ``symbols`` the names of the open sizes.
+    """
+
+    kinds: tuple[str, ...]
+    tensors: tuple[int, ...]
+    padded: frozenset[int]
+    writes: tuple[int, ...]
+    creates: tuple[int, ...]
+    symbols: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphSource:
+    """A program to be made: a graph, how its arguments lie, which of them may be reused.
+
+    ``bounds`` has the largest value of each symbol, or its only one where it is ``exact``.
+    """
+
+    graph: Graph
+    signature: Signature
+    bindings: tuple[Binding, ...]
+    donated: tuple[int, ...]
+    bounds: tuple[int, ...]
+    exact: frozenset[str]
+    options: Options
+    ordinal: int
+    precision: str
+    name: str = "graph"
+
+    is_large = True
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} of {len(self.graph.nodes)} nodes"
+
+    def key(self) -> bytes:
+        facts = (
+            self.bindings,
+            self.donated,
+            self.bounds,
+            sorted(self.exact),
+            self.options.key(),
+            self.ordinal,
+            self.precision,
+        )
+        return b"graph" + self.graph.digest + pickle.dumps([repr(fact) for fact in facts])
+
+    @functools.cached_property
+    def numbers(self) -> Numbers:
+        """Where the runtime numbers stand."""
+        return Numbers(self)
+
+    @functools.cached_property
+    def results(self) -> list[TensorMeta]:
+        """The descriptions of the new tensors."""
+        return results_of(self.graph, self.signature)
+
+    @property
+    def created(self) -> list[Created]:
+        """The new tensors; csrc/eager/graph.h says what negative sizes mean."""
+        outputs = self.results
+        places = {size: -1 - place for place, size in enumerate(open_sizes(outputs))}
+        return [
+            Created(
+                tuple(places.get(size, size) for size in meta.sizes),
+                tuple(places.get(stride, stride) for stride in meta.strides),
+                meta.dtype,
+                self.value_dims(meta),
+            )
+            for meta in outputs
+        ]
+
+    def value_dims(self, meta: TensorMeta) -> Dims:
+        """The dims of the value under a tensor."""
+        if not meta.is_static:
+            return padding_of(meta).dims(
+                dict(zip(self.signature.symbols, self.bounds, strict=True))
+            )
+        return layout.value_dims(Created(meta.sizes, meta.strides, meta.dtype), None)
+
+    @property
+    def writes(self) -> list[Write]:
+        writes = []
+        for place in self.signature.writes:
+            slot = self.signature.tensors.index(place)
+            binding = self.bindings[slot]
+            writes.append(Write(slot, binding.value_dims, binding.value_dtype))
+        return writes
+
+    def reusable(self) -> list[int]:
+        """The donated inputs that an output fits, one for one."""
+        wanted = [(each.value_dims, each.dtype) for each in self.created]
+        wanted += [(write.dims, write.dtype) for write in self.writes]
+        filled = [binding for binding in self.bindings if binding.filled]
+        reusable = []
+        for place in self.donated:
+            fits = (filled[place].value_dims, filled[place].value_dtype)
+            if fits in wanted:
+                wanted.remove(fits)
+                reusable.append(place)
+        return reusable
+
+
+class Numbers:
+    """The place of each runtime number: symbols, windows' offsets and numbers, seed and offset."""
+
+    def __init__(self, source: GraphSource):
+        self.of_input: dict[int, int] = {}
+        self.offsets: dict[int, int] = {}
+        ints, floats = len(source.signature.symbols), 0
+        bindings = iter(source.bindings)
+        for place, kind in enumerate(source.signature.kinds):
+            if kind == "tensor":
+                if next(bindings).is_window:
+                    self.offsets[place] = ints
+                    ints += 1
+            elif kind == "int":
+                self.of_input[place] = ints
+                ints += 1
+            elif kind in ("float", "complex"):
+                self.of_input[place] = floats
+                floats += 2 if kind == "complex" else 1
+        self.seed = ints
+        ints += 2 * (source.graph.draws > 0)
+        self.counts = (ints, floats)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphProgram:
+    """What csrc/python/graph.cpp reads: a program and what it gives."""
+
+    program: Program
+    created: list[Created]
+    writes: list[Write]
+
+    @property
+    def checks(self) -> tuple[tuple[str, str, str, int], ...]:
+        return self.program.checks
+
+
+def make(source: GraphSource) -> GraphProgram:
+    """The program of a source, from the cache or compiled."""
+    began = time.perf_counter()
+    compiled = []
+
+    def compile_now() -> Program:
+        compiled.append(True)
+        return _compile(source)
+
+    if source.options.is_cached or store.must_not_compile():
+        made = store.program(source, compile_now)
+    else:
+        made = compile_now()
+    logs.program(source, bool(compiled), time.perf_counter() - began)
+    return GraphProgram(made, source.created, source.writes)
+
+
+def results_of(graph: Graph, signature: Signature) -> list[TensorMeta]:
+    """The descriptions of a graph's new tensors.
+
+    One with gaps between its elements (a part of a larger array) is packed where nobody sees it,
+    and where its size is open.
+    """
+    metas = graph.metas()
+    visible = len(graph.outputs) if graph.visible is None else graph.visible
+    results = []
+    for place in signature.creates:
+        meta = metas[graph.outputs[place].place]
+        results.append(meta if place < visible and meta.is_static else _packed(meta))
+    return results
+
+
+def _packed(meta: TensorMeta) -> TensorMeta:
+    """The same dims in the same order in memory, without gaps."""
+    strides: dict[int, Size] = {}
+    stride: Size = 1
+    for dim in reversed(padding_of(meta).order):
+        strides[dim] = stride
+        size = meta.sizes[dim]
+        if isinstance(size, int) and isinstance(stride, int):
+            stride = size * stride
+        else:
+            stride = f"({size})*({stride})"
+    return dataclasses.replace(meta, strides=tuple(strides[dim] for dim in range(len(strides))))
+
+
+def open_sizes(metas: Iterable[TensorMeta]) -> list[str]:
+    """The expressions among the sizes and strides of tensors, each once, in order."""
+    sizes = (size for meta in metas for size in (*meta.sizes, *meta.strides))
+    return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Padding:
+    """How a tensor with open sizes lies in a longer value: its dims in memory order, packed.
+
+    Where only the first of them is open the value has the bounds as its dims and the elements at
+    its front; else it is flat.
+    """
+
+    order: tuple[int, ...]
+    sizes: tuple[Size, ...]  # in memory order
+
+    @property
+    def leads(self) -> bool:
+        """Whether only the first dimension is open, but for dimensions of one element before it."""
+        rest = list(itertools.dropwhile(lambda size: size == 1, self.sizes))
+        return bool(rest) and all(isinstance(size, int) for size in rest[1:])
+
+    def dims(self, bounds: dict[str, int]) -> Dims:
+        """The value's dims."""
+        dims = tuple(evaluate(self.sizes, bounds))
+        return dims if self.leads else (math.prod(dims),)
+
+
+def padding_of(meta: TensorMeta) -> Padding:
+    """A tensor's place in a padded value, told from its strides at sizes that differ."""
+    names = sorted(open_names(meta))
+    example = {name: 7 + 4 * place for place, name in enumerate(names)}
+    strides = evaluate(meta.strides, example)
+    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
+    return Padding(order, tuple(meta.sizes[dim] for dim in order))
+
+
+def _compile(source: GraphSource) -> Program:
+    from torch_tpu.dynamo import errors, tracing
+
+    try:
+        return tracing.compile_graph(source)
+    except Exception as error:
+        raised = errors.explained(source, error)
+    raise raised

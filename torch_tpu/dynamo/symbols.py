@@ -1,0 +1,112 @@
+"""The open sizes of a graph: where a call's arguments show them, their bounds, expressions of them.
+
+A program serves every size up to its bound. Where the user gave a bound (``mark_dynamic(max=)``)
+that is it; else bounds grow in buckets, powers of two by default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch_tpu.dynamo.graph import Graph, Size, Symbolic, TensorMeta, names_in
+
+Values = tuple[int, ...]
+Buckets = Callable[[int], int]
+
+# What sympy's text of a size calls, on integers and on sizes that are known at run time.
+_FUNCTIONS: dict[str, Any] = {
+    "FloorDiv": lambda a, b: a // b,
+    "CleanDiv": lambda a, b: a // b,
+    "CeilDiv": lambda a, b: (a + b - 1) // b,
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "ModularIndexing": lambda a, b, c: a // b % c,
+    "PowByNatural": lambda a, b: math.prod([a] * b),
+    "Max": lambda *each: functools.reduce(_larger, each),
+    "Min": lambda *each: functools.reduce(_smaller, each),
+    "Identity": lambda a: a,
+}
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else a.maximum(b)
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else a.minimum(b)
+
+
+@functools.cache
+def _compiled(expressions: tuple[Size, ...], names: tuple[str, ...]) -> Callable[..., list[Any]]:
+    text = f"lambda {', '.join(names)}: [{', '.join(map(str, expressions))}]"
+    return eval(text, {"__builtins__": {}, **_FUNCTIONS})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """Where a call shows a symbol: an argument, or a dimension of one."""
+
+    argument: int
+    dim: int | None
+
+    def read(self, arguments: Sequence[Any]) -> int:
+        value = arguments[self.argument]
+        return int(value) if self.dim is None else value.shape[self.dim]
+
+
+class Symbols:
+    """The symbols of one graph, in the order of their names.
+
+    ValueError where a symbol shows in no argument by itself.
+    """
+
+    def __init__(self, graph: Graph):
+        self.names = tuple(sorted(graph.symbols()))
+        self.ranges = [graph.ranges.get(name, (0, None)) for name in self.names]
+        found: dict[str, _Source] = {}
+        for place, meta in enumerate(graph.inputs):
+            for dim, size in _shown(meta):
+                found.setdefault(size, _Source(place, dim))
+        hidden = [name for name in self.names if name not in found]
+        if hidden:
+            raise ValueError(f"no argument shows the size {hidden[0]} by itself")
+        self._sources = [found[name] for name in self.names]
+
+    def values(self, arguments: Sequence[Any]) -> Values:
+        """The symbols' values in a call."""
+        return tuple(source.read(arguments) for source in self._sources)
+
+    def bounds(self, values: Values, exact: frozenset[str], bucket: Buckets) -> Values:
+        """The bound of each symbol: itself for those that are ``exact``."""
+        return tuple(
+            value if name in exact else self._bound(value, upper, bucket)
+            for name, value, (_, upper) in zip(self.names, values, self.ranges, strict=True)
+        )
+
+    @staticmethod
+    def _bound(value: int, upper: int | None, bucket: Buckets) -> int:
+        return upper if upper is not None else bucket(value)
+
+    def evaluator(self, sizes: Iterable[Size]) -> Callable[[Values], list[int]]:
+        """What gives sizes and expressions of sizes for the symbols' values."""
+        function = _compiled(tuple(sizes), self.names)
+        return lambda values: function(*values)
+
+
+def evaluate(sizes: Iterable[Size], values: dict[str, Any]) -> list[Any]:
+    """Sizes and expressions of sizes, with the symbols' values in them."""
+    return _compiled(tuple(sizes), tuple(values))(*values.values())
+
+
+def _shown(meta: Any) -> Iterable[tuple[int | None, str]]:
+    """The symbols that a description shows by themselves, and in which dimension."""
+    if isinstance(meta, Symbolic) and names_in(meta.expression) == {meta.expression}:
+        yield None, meta.expression
+    if isinstance(meta, TensorMeta):
+        for dim, size in enumerate(meta.sizes):
+            if isinstance(size, str) and names_in(size) == {size}:
+                yield dim, size

@@ -1,0 +1,225 @@
+"""A captured graph's program through JAX: arguments read as they lie, nodes, results laid out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from torch_tpu.compiler.building import compile_function, jax_settings
+from torch_tpu.compiler.lower import in_memory_order, round_to
+from torch_tpu.compiler.node import Program
+from torch_tpu.dynamo import dumps
+from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
+from torch_tpu.dynamo.interpreter import Interpreter, NeedsExactSizes, State
+from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.program import Binding, GraphSource, Signature, padding_of, whole
+from torch_tpu.dynamo.symbols import evaluate
+from torch_tpu.lowering import dtypes, sizes, views
+
+Array = Any
+
+
+def compile_graph(source: GraphSource) -> Program:
+    """Trace and compile; GraphError names the node that can't be."""
+    state = State()
+    filled = [binding for binding in source.bindings if binding.filled]
+    shapes = [
+        jax.ShapeDtypeStruct(binding.value_dims, dtypes.to_jax(binding.value_dtype))
+        for binding in filled
+    ]
+    program = compile_function(
+        lambda inputs: run(source, state, inputs),
+        shapes,
+        numbers=source.numbers.counts,
+        donated=source.reusable(),
+        precision=source.precision,
+        ordinal=source.ordinal,
+        flags=source.options.xla_flags,
+        show=dumps.watcher(source),
+    )
+    return dataclasses.replace(program, checks=tuple(state.errors))
+
+
+def run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> list[Array]:
+    """The new tensors' values, the written storages' values, the checks' code."""
+    with sizes.bounded_trace() if source.signature.symbols else contextlib.nullcontext():
+        return _run(source, state, inputs)
+
+
+def _symbols(source: GraphSource, inputs: dict[int | str, Array]) -> dict[str, Any]:
+    """The value of each symbol: a number where it is exact, else a Size."""
+    return {
+        name: bound if name in source.exact else sizes.Size(bound, inputs["ints"][place])
+        for place, (name, bound) in enumerate(
+            zip(source.signature.symbols, source.bounds, strict=True)
+        )
+    }
+
+
+def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> list[Array]:
+    numbers, graph = source.numbers, source.graph
+    state.symbols = _symbols(source, inputs)
+    windows = {place: inputs["ints"][number] for place, number in numbers.offsets.items()}
+    bases, values = [], []
+    filled = 0
+    bindings = iter(source.bindings)
+    for place, (kind, meta) in enumerate(zip(source.signature.kinds, graph.inputs, strict=True)):
+        if kind == "tensor":
+            binding = next(bindings)
+            if binding.filled:
+                base = inputs[filled]
+                filled += 1
+            else:
+                base = jnp.zeros(binding.value_dims, dtypes.to_jax(binding.value_dtype))
+            bases.append(base)
+            if place in source.signature.padded:
+                values.append(_unpadded(base, meta, state.symbols))
+            else:
+                values.append(read(base, binding, windows.get(place)))
+        elif isinstance(meta, Symbolic):
+            values += evaluate([meta.expression], state.symbols)
+        elif kind == "unused":
+            values.append(None)
+        else:
+            values.append(_number(inputs, kind, numbers.of_input[place], meta))
+    if graph.draws:
+        state.seed, state.offset = (inputs["ints"][numbers.seed + word] for word in (0, 1))
+    interpreter = Interpreter(graph, state)
+    results = interpreter.run(values)
+    metas = graph.metas()
+    outputs = []
+    for place, meta, created in zip(
+        source.signature.creates, source.results, source.created, strict=True
+    ):
+        if meta.is_static:
+            outputs.append(in_memory_order(results[place], created, None))
+        else:
+            outputs.append(_padded(results[place], meta, created.value_dims))
+    for place in source.signature.writes:
+        slot = source.signature.tensors.index(place)
+        value = interpreter.written[place]
+        if place in source.signature.padded:
+            outputs.append(_padded(value, metas[place], source.bindings[slot].value_dims))
+        else:
+            outputs.append(write(bases[slot], source.bindings[slot], windows.get(place), value))
+    return outputs + ([state.failure()] if state.codes else [])
+
+
+def _unpadded(base: Array, meta: TensorMeta, symbols: dict[str, Any]) -> Array:
+    """An argument of open sizes, at its bounds, with its true sizes declared."""
+    padding = padding_of(meta)
+    true = evaluate(padding.sizes, symbols)
+    if padding.leads:
+        array = base.reshape(tuple(map(operator.index, true)))
+    else:
+        array = sizes.unpack(base, true)
+    back = tuple(padding.order.index(dim) for dim in range(len(true)))
+    return sizes.sized(lax.transpose(array, back), evaluate(meta.sizes, symbols))
+
+
+def _padded(result: Array, meta: TensorMeta, dims: tuple[int, ...]) -> Array:
+    """A result of open sizes as the value under its tensor."""
+    padding = padding_of(meta)
+    true = sizes.sizes_of(result)
+    array = lax.transpose(round_to(result, meta.dtype), padding.order)
+    if not padding.leads:
+        array = sizes.pack(array, [true[dim] for dim in padding.order])
+    return array.reshape(dims)
+
+
+def _number(inputs: dict[int | str, Array], kind: str, place: int, meta: Any) -> Array:
+    """A runtime number: a Python one, or a 0-dim CPU tensor, which has a dtype of its own."""
+    if kind == "int":
+        number = inputs["ints"][place]
+    elif kind == "float":
+        number = inputs["floats"][place]
+    else:
+        number = lax.complex(inputs["floats"][place], inputs["floats"][place + 1])
+    return round_to(number, meta.dtype) if isinstance(meta, TensorMeta) else number
+
+
+def read(base: Array, binding: Binding, offset: Array | None) -> Array:
+    """The array that an argument sees in its storage's value."""
+    if offset is None:
+        return views.read(base, _spec(binding, binding.offset))
+    return views.read(_window(base, binding, offset), _spec(binding, 0))
+
+
+def write(base: Array, binding: Binding, offset: Array | None, value: Array) -> Array:
+    """The storage's value with an argument's new one in it."""
+    value = jnp.broadcast_to(round_to(value, binding.dtype), binding.sizes)
+    if offset is None:
+        return views.write(base, _spec(binding, binding.offset), value)
+    window = views.write(_window(base, binding, offset), _spec(binding, 0), value)
+    rows = base.reshape(-1, binding.aligned)
+    if binding.aligned == 1:
+        rows = lax.dynamic_update_slice(rows[:, 0], window, (offset,))
+    else:
+        row = lax.dynamic_index_in_dim(rows, offset, keepdims=False)
+        row = lax.dynamic_update_slice(row, window, (0,))
+        rows = lax.dynamic_update_index_in_dim(rows, row, offset, 0)
+    return rows.reshape(base.shape)
+
+
+def _window(base: Array, binding: Binding, offset: Array) -> Array:
+    """The elements from a window's first to its last, flat."""
+    if binding.aligned == 1:
+        return lax.dynamic_slice(base.reshape(-1), (offset,), (binding.span,))
+    rows = base.reshape(-1, binding.aligned)
+    return lax.dynamic_index_in_dim(rows, offset, keepdims=False)[: binding.span]
+
+
+def _spec(binding: Binding, offset: int) -> views.ViewSpec:
+    return views.ViewSpec(
+        binding.sizes, binding.strides, offset, binding.dtype, binding.conj, binding.neg
+    )
+
+
+def exact_symbols(graph: Graph, signature: Signature) -> dict[str, str]:
+    """The symbols that must be numbers for some op of the graph, each with the reason."""
+    exact: dict[str, str] = {}
+    while True:
+        try:
+            _trace_at_example(graph, signature, frozenset(exact))
+            return exact
+        except NeedsExactSizes as need:
+            where = f" at {need.node.site}" if need.node.site.file else ""
+            reason = f"{need.node.target}{where} can't run at a bound"
+            added = {name: reason for name in need.symbols if name not in exact}
+            if not added:
+                raise
+            exact.update(added)
+
+
+def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str]) -> None:
+    """Trace a graph as for some sizes, for what it can't do."""
+    bounds = tuple(16 + place for place in range(len(signature.symbols)))
+    named = dict(zip(signature.symbols, bounds, strict=True))
+    bindings = []
+    for place in signature.tensors:
+        meta = graph.inputs[place]
+        dims = padding_of(meta).dims(named) if place in signature.padded else meta.sizes
+        bindings.append(whole(dims, meta.dtype))
+    source = GraphSource(
+        graph, signature, tuple(bindings), (), bounds, exact, Options(), 0, "highest"
+    )
+    shapes: dict[int | str, jax.ShapeDtypeStruct] = {
+        place: jax.ShapeDtypeStruct(binding.value_dims, dtypes.to_jax(binding.dtype))
+        for place, binding in enumerate(bindings)
+    }
+    for name, dtype, count in zip(
+        ("ints", "floats"), (jnp.int64, jnp.float64), source.numbers.counts, strict=True
+    ):
+        shapes[name] = jax.ShapeDtypeStruct((count,), dtype)
+    with jax_settings("highest"):
+        names = list(shapes)
+        jax.eval_shape(
+            lambda arrays: run(source, State(), dict(zip(names, arrays, strict=True))),
+            list(shapes.values()),
+        )
