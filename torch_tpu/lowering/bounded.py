@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch_tpu.lowering import dynamic_views, merged_rows, registry, sizes
 from torch_tpu.lowering.sizes import Size
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 Overload = torch._ops.OpOverload
 
@@ -104,6 +104,8 @@ _NOT_ELEMENTWISE = {
 }
 
 _ELEMENTWISE = (
+    prims.convert_element_type.default,
+    prims.device_put.default,
     aten.masked_fill.Scalar,
     aten.masked_fill.Tensor,
     aten.mse_loss_backward.default,
@@ -378,6 +380,8 @@ def serves(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return False
     if form.ints is None and any(map(_holds_size, _integers(overload, args, kwargs))):
         return False
+    if form.ints != "size" and _has_traced_constant(overload, args, kwargs):
+        return False
     positional, named = registry.bind(overload, args, kwargs)
     return form.serves is None or form.serves(*positional, **named)
 
@@ -424,6 +428,17 @@ def _integers(overload: Overload, args: Any, kwargs: Any) -> Iterable[Any]:
     for place, argument in enumerate(overload._schema.arguments):
         if "int" in str(argument.type):
             yield args[place] if place < len(args) else kwargs.get(argument.name)
+
+
+def _has_traced_constant(overload: Overload, args: Any, kwargs: Any) -> bool:
+    """Whether a number that the rule wants as part of the program is known at run time only."""
+    rule = registry.find(overload)
+    for place, argument in enumerate(overload._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_constant = rule is not None and argument.name in rule.static
+        if is_constant and any(isinstance(leaf, (Size, jax.Array)) for leaf in tree_leaves(value)):
+            return True
+    return False
 
 
 def _holds_size(value: Any) -> bool:

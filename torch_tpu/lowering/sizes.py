@@ -27,7 +27,9 @@ from jax.extend.core.primitives import copy_p
 
 Array = Any
 
-_names = itertools.count()  # of the sizes that are no products
+# What a size that is no product is known by: a number, or an operation and what it works on.
+_Name = tuple[Any, ...]
+_numbers = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,8 +42,8 @@ class Size:
 
     bound: int
     value: Array
-    factors: tuple[int, tuple[int, ...]] = dataclasses.field(
-        default_factory=lambda: (1, (next(_names),))
+    factors: tuple[int, tuple[_Name, ...]] = dataclasses.field(
+        default_factory=lambda: (1, ((next(_numbers),),))
     )
 
     def __post_init__(self) -> None:
@@ -54,22 +56,27 @@ class Size:
         if other == 0:
             return 0
         (number, names), (factor, others) = self.factors, _factors(other)
-        factors = number * factor, tuple(sorted(names + others))
+        factors = number * factor, tuple(sorted(names + others, key=str))
         return Size(self.bound * operator.index(other), self.value * value(other), factors)
 
     __rmul__ = __mul__
 
+    def _combined(self, operation: str, other: int | Size, bound: int, value: Array) -> Size:
+        """A size known by the operation that made it, so that the same one again is the same."""
+        return Size(bound, value, (1, ((operation, self.factors, _factors(other)),)))
+
     def __add__(self, other: int | Size) -> Size:
-        return Size(self.bound + operator.index(other), self.value + value(other))
+        bound = self.bound + operator.index(other)
+        return self._combined("+", other, bound, self.value + value(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: int | Size) -> Size:
         least = 0 if isinstance(other, Size) else other
-        return Size(self.bound - least, self.value - value(other))
+        return self._combined("-", other, self.bound - least, self.value - value(other))
 
     def __rsub__(self, other: int) -> Size:
-        return Size(other, other - self.value)
+        return self._combined("from", other, other, other - self.value)
 
     def __floordiv__(self, other: int | Size) -> int | Size:
         number, names = self.factors
@@ -81,19 +88,28 @@ class Size:
             if number % factor == 0:
                 return self._divided(number // factor, rest, other)
         least = 1 if isinstance(other, Size) else other
-        return Size(self.bound // least, self.value // value(other))
+        return self._combined("//", other, self.bound // least, self.value // value(other))
 
-    def _divided(self, number: int, names: list[int], divisor: int | Size) -> int | Size:
+    def _divided(self, number: int, names: list[_Name], divisor: int | Size) -> int | Size:
         if not names:
             return number
         bound = self.bound // operator.index(divisor)
         return Size(bound, self.value // value(divisor), (number, tuple(names)))
 
     def __rfloordiv__(self, other: int) -> Size:
-        return Size(other, other // self.value)
+        return self._combined("divides", other, other, other // self.value)
 
     def __mod__(self, other: int | Size) -> Size:
-        return Size(operator.index(other) - 1, self.value % value(other))
+        bound = operator.index(other) - 1
+        return self._combined("%", other, bound, self.value % value(other))
+
+    def maximum(self, other: int | Size) -> Size:
+        bound = max(self.bound, operator.index(other))
+        return self._combined("max", other, bound, jnp.maximum(self.value, value(other)))
+
+    def minimum(self, other: int | Size) -> Size:
+        bound = min(self.bound, operator.index(other))
+        return self._combined("min", other, bound, jnp.minimum(self.value, value(other)))
 
 
 Dim = int | Size
@@ -114,7 +130,7 @@ def is_traced(size: Any) -> bool:
     return isinstance(size, jax.Array)
 
 
-def _factors(size: Dim) -> tuple[int, tuple[int, ...]]:
+def _factors(size: Dim) -> tuple[int, tuple[_Name, ...]]:
     return size.factors if isinstance(size, Size) else (size, ())
 
 
