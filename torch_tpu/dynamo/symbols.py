@@ -33,11 +33,15 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else a.maximum(b)
+    if isinstance(b, int):
+        return max(a, b) if isinstance(a, int) else a.maximum(b)
+    return b.maximum(a)
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else a.minimum(b)
+    if isinstance(b, int):
+        return min(a, b) if isinstance(a, int) else a.minimum(b)
+    return b.minimum(a)
 
 
 @functools.cache
