@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from torch_tpu.compiler.building import compile_function, jax_settings
-from torch_tpu.compiler.lower import in_memory_order, round_to, weaken
+from torch_tpu.compiler.lower import in_memory_order, round_to
 from torch_tpu.compiler.node import Program
 from torch_tpu.dynamo import dumps, errors
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
@@ -20,7 +20,7 @@ from torch_tpu.dynamo.interpreter import GraphError, Interpreter, NeedsExactSize
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Binding, GraphSource, Signature, padding_of, whole
 from torch_tpu.dynamo.symbols import evaluate
-from torch_tpu.lowering import dtypes, sizes, views
+from torch_tpu.lowering import dtypes, registry, sizes, views
 
 Array = Any
 
@@ -63,7 +63,7 @@ def _symbols(source: GraphSource, inputs: dict[int | str, Array]) -> dict[str, A
         elif name in are_sizes:
             symbols[name] = sizes.Size(bound, inputs["ints"][place])
         else:
-            symbols[name] = weaken(inputs["ints"][place])
+            symbols[name] = registry.weaken(inputs["ints"][place])
     return symbols
 
 
