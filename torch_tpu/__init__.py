@@ -45,7 +45,7 @@ def _register(_C: Any) -> None:
     _C.set_runtime(tracing.not_traced(_deferred("torch_tpu.runtime", "resolve")))
     _C.set_library_folders([os.path.dirname(each) + os.sep for each in (torch.__file__, __file__)])
 
-    from torch_tpu import accelerator
+    from torch_tpu import accelerator, artifacts  # noqa: F401  (PyTorch may load artifacts)
     from torch_tpu.dynamo import default
 
     torch._register_device_module("tpu", accelerator)

@@ -23,13 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import export as jax_export
+from jax._src.interpreters import partial_eval
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from torch_tpu import _C
 from torch_tpu.compiler.building import jax_settings
 from torch_tpu.dynamo.graph import Graph, Reader, Ref, Symbolic, TensorMeta
-from torch_tpu.dynamo.interpreter import Interpreter, State
+from torch_tpu.dynamo.interpreter import State
+from torch_tpu.dynamo.symbolic import SymbolicInterpreter
 from torch_tpu.lowering import dtypes, registry
 
 Array = Any
@@ -93,9 +95,9 @@ def stablehlo(
     ``platforms`` are JAX's names of what it may run on, by default the platform of the tpu device.
     An op that can't be lowered raises an error that names it and its line.
     """
-    program = _decomposed(exported_program)
-    lowered = _Lowered(program, weights)
+    lowered = _Lowered(_decomposed(exported_program), weights)
     with jax_settings(torch.get_float32_matmul_precision()):
+        lowered.draws = lowered.draws and lowered.needs_seed()
         exported = jax_export.export(
             jax.jit(lowered.call), platforms=list(platforms or [_C.platform_name()])
         )(*lowered.arguments())
@@ -124,6 +126,7 @@ class _Lowered:
         reader = Reader()
         self.program = program
         self.graph: Graph = reader.read(program.graph_module)
+        self.draws = self.graph.draws > 0
         self.constants = [_array(each) for each in reader.constants]
         signature = program.graph_signature
         specs = list(signature.input_specs)
@@ -150,7 +153,7 @@ class _Lowered:
     def input_names(self) -> tuple[str, ...]:
         named = [self.specs[place] for place in self.places]
         names = [spec.target if spec.kind in _WEIGHTS else spec.arg.name for spec in named]
-        return (*names, "seed") if self.graph.draws else tuple(names)
+        return (*names, "seed") if self.draws else tuple(names)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -161,19 +164,23 @@ class _Lowered:
         values = [self.fixed.get(place) for place in range(len(self.specs))]
         for place, argument in zip(self.places, arguments, strict=False):
             values[place] = argument
-        state = State()
-        if self.graph.draws:
-            state.seed, state.offset = arguments[-1]
-        state.symbols = self._sizes(values)
-        results = Interpreter(self.graph, state).run(values + self.constants)
+        seed, offset = arguments[-1] if self.draws else np.zeros(2, np.int64)
+        state = State(seed, offset, self._sizes(values))
+        results = SymbolicInterpreter(self.graph, state).run(values + self.constants)
         return [jnp.asarray(results[place]) for place, _ in self.results]
+
+    def needs_seed(self) -> bool:
+        """Whether random numbers are used: attention without dropout could draw, and doesn't."""
+        traced = jax.make_jaxpr(self.call)(*self.arguments()).jaxpr
+        _, used = partial_eval.dce_jaxpr(traced, [True] * len(traced.outvars))
+        return used[-1]
 
     def arguments(self) -> list[jax.ShapeDtypeStruct]:
         """The arguments' shapes, open sizes as JAX's symbolic ones."""
         scope = jax_export.SymbolicScope(list(self._constraints()))
         metas = [self.graph.inputs[place] for place in self.places]
         shapes = [_shape(meta, scope) for meta in metas]
-        if self.graph.draws:
+        if self.draws:
             shapes.append(jax.ShapeDtypeStruct((2,), jnp.int64))
         return shapes
 

@@ -140,23 +140,50 @@ def test_constants_of_every_width_keep_their_values(dtype):
     torch.testing.assert_close(as_jax(artifact, x.numpy()), [Holds()(x)])
 
 
-def test_open_sizes_stay_open():
-    class Mixes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(6, 4)
+class Mixes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
 
-        def forward(self, x, y):
-            flat = self.linear(torch.cat([x, y], dim=1)).reshape(-1)
-            return flat, x.sum(0) / x.shape[0]
+    def forward(self, x, y):
+        flat = self.linear(torch.cat([x, y], dim=1)).reshape(-1)
+        return flat, x.sum(0) / x.shape[0]
 
-    model = Mixes()
-    batch = torch.export.Dim("batch", min=2, max=64)
-    x, y = torch.randn(3, 4), torch.randn(3, 2)
-    program = torch.export.export(model, (x, y), dynamic_shapes=({0: batch}, {0: batch}))
+
+class Attends(nn.Module):
+    """Open in two places; merges and splits open dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x, y):
+        mixed, _ = self.attention(x, x, x, need_weights=False)
+        return mixed[:, 0] + y[:, None, :].expand(-1, 2, -1)[:, 1], mixed.transpose(0, 1).squeeze(
+            -2
+        )
+
+
+CASES = {
+    "dense": (Mixes, lambda batch, _: (torch.randn(batch, 4), torch.randn(batch, 2)), (0,)),
+    "attention": (
+        Attends,
+        lambda batch, length: (torch.randn(batch, length, 8), torch.randn(batch, 8)),
+        (0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_open_sizes_stay_open(case):
+    make, arguments, places = CASES[case]
+    model = make()
+    dims = [torch.export.Dim(name, min=2, max=64) for name in ("batch", "length")]
+    shapes = (dict(zip(places, dims, strict=False)), {0: dims[0]})
+    program = torch.export.export(model, arguments(3, 5), dynamic_shapes=shapes)
     artifact = torch_tpu.export.stablehlo(program)
-    for size in (2, 7, 64):
-        x, y = torch.randn(size, 4), torch.randn(size, 2)
+    for sizes in ((2, 9), (7, 2), (64, 3)):
+        x, y = arguments(*sizes)
         torch.testing.assert_close(as_jax(artifact, x.numpy(), y.numpy()), list(model(x, y)))
 
 

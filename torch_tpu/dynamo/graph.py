@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.compiler.node import overload_of
 
@@ -34,12 +34,13 @@ class Ref:
 
 @dataclasses.dataclass(frozen=True)
 class TensorMeta:
-    """What PyTorch promises of a tensor."""
+    """What PyTorch promises of a tensor; ``offset`` is that in its storage while it was traced."""
 
     sizes: tuple[Size, ...]
     strides: tuple[Size, ...]
     dtype: torch.dtype
     device: str
+    offset: Size = 0
 
     @property
     def is_static(self) -> bool:
@@ -95,7 +96,7 @@ class Graph:
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
-    ranges: dict[str, tuple[int, int | None]] = dataclasses.field(default_factory=dict)
+    ranges: dict[str, tuple[int | None, int | None]] = dataclasses.field(default_factory=dict)
     visible: int | None = None
 
     @functools.cached_property
@@ -135,8 +136,13 @@ class Graph:
         return read(self.outputs)
 
     def symbols(self) -> set[str]:
-        """The names of all open sizes."""
+        """The names of all open sizes, and of integers that are none but vary."""
         return {name for meta in self.metas() for name in open_names(meta)}
+
+    def sizes(self) -> set[str]:
+        """The symbols that some tensor's size depends on."""
+        tensors = (leaf for leaf in tree_leaves(self.metas()) if isinstance(leaf, TensorMeta))
+        return {name for meta in tensors for name in open_names(meta)}
 
 
 COPY = "aten::copy_"
@@ -244,7 +250,7 @@ def _value_of(node: fx.Node) -> Any:
     return [each.meta.get("val") for each in given]
 
 
-def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int, int | None]]:
+def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int | None, int | None]]:
     """What Dynamo knows of the symbols' values."""
     values = (node.meta.get("val") for node in module.graph.nodes)
     tensors = (value for value in values if isinstance(value, FakeTensor))
@@ -294,6 +300,7 @@ def describe(value: Any) -> Any:
             tuple(map(size_of, strides)),
             value.dtype,
             value.device.type,
+            size_of(value.storage_offset()) if value.layout == torch.strided else 0,
         )
     if isinstance(value, (list, tuple)):
         return [describe(each) for each in value]
