@@ -3,7 +3,7 @@
 import torch
 from bounded_cases import REFERENCES, add, case
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 # Normalisation
 
@@ -411,6 +411,9 @@ add(
     aten.index_fill.int_Tensor,
     lambda a: (a.tensor(a.s, a.t), 1, a.integers((a.t,), a.t), a.tensor()),
 )
+
+add(prims.convert_element_type.default, lambda a: (a.tensor(a.s, a.t), torch.int32))
+add(prims.device_put.default, lambda a: (a.tensor(a.s, a.t), torch.device("cpu")))
 
 # Draws that leave nothing to chance
 

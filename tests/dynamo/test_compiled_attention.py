@@ -1,4 +1,4 @@
-"""Attention in compiled functions: scaled dot products, backends that are chosen, flex attention."""
+"""Attention in compiled functions: scaled dot products, chosen backends, flex attention."""
 
 import pytest
 import torch

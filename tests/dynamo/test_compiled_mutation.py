@@ -101,7 +101,10 @@ def _write_both(x, y):
     return x + 0, y + 0
 
 
-@pytest.mark.parametrize("rows", [(slice(0, 3), slice(3, 6)), (slice(0, 4), slice(2, 6))], ids=str)
+ROWS = {"apart": (slice(0, 3), slice(3, 6)), "overlapping": (slice(0, 4), slice(2, 6))}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_two_inputs_that_share_memory_are_both_written(rows):
     run, both = compiled(_write_both), []
     for call, base in ((_write_both, randn(6)), (run, randn(6, device=DEVICE))):
@@ -272,6 +275,12 @@ def test_numbers_from_python_and_from_the_cpu():
     ):
         got = compiled(function)(randn(3).to(DEVICE), scale, count, flag, on_cpu)
         assert_same(got, function(randn(3), scale, count, flag, on_cpu))
+
+
+def test_an_integer_that_changes_is_itself_and_not_its_bound():
+    run, x = compiled(lambda x, n: x * n + n), randn(3)
+    for number in (3, 5, 6, -1, 0, 1, 1000):
+        assert_same(run(x.to(DEVICE), number), x * number + number)
 
 
 def test_a_cpu_tensor_that_changes_does_not_recompile():

@@ -35,6 +35,8 @@ def text(function, bounds=(16, 8)):
         lambda s, t: 6 * s * t // (3 * t),
         lambda s, t: 64 // t,
         lambda s, t: s % t,
+        lambda s, t: (s.maximum(t) if isinstance(s, Size) else max(s, t)) * 2,
+        lambda s, t: s.minimum(6) if isinstance(s, Size) else min(s, 6),
     ],
 )
 def test_arithmetic_keeps_the_value_and_a_bound_above_it(function):
@@ -46,6 +48,15 @@ def test_arithmetic_keeps_the_value_and_a_bound_above_it(function):
         value, bound = traced(values, *true)
         assert int(value) == function(*true)
         assert int(bound) >= int(value)
+
+
+def test_sizes_made_in_the_same_way_are_the_same():
+    def same(s, t):
+        equal = sizes.same(((s + 1) // 2 * t, s - t, 4), (t * ((s + 1) // 2), s - t, 4))
+        different = sizes.same((s + 1,), (t + 1,)) or sizes.same((s,), (16,))
+        return equal, different
+
+    assert tuple(map(bool, traced(same, 11, 5))) == (True, False)
 
 
 def test_a_quotient_of_a_product_is_a_plain_number_where_nothing_is_left():

@@ -212,7 +212,7 @@ def round_to(value: Any, dtype: torch.dtype) -> Any:
     value = jnp.asarray(value)
     if jnp.issubdtype(value.dtype, jnp.complexfloating) and not dtype.is_complex:
         value = value.real
-    return lax.convert_element_type(value, dtypes.to_jax(dtype))
+    return sizes.converted(value, dtypes.to_jax(dtype))
 
 
 def in_memory_order(result: Any, created: Created, length: Any) -> Any:

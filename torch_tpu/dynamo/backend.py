@@ -74,7 +74,8 @@ def cached_graphs(options: Options) -> Iterator[None]:
     """
     tag = torch.compiler.config.cache_key_tag
     precision = torch.get_float32_matmul_precision()
-    facts = (tag, store.namespace(), options.key(), precision, _known_ranges())
+    ordinal = torch.tpu.current_device()  # where a graph without inputs makes its tensors
+    facts = (tag, store.namespace(), options.key(), precision, ordinal, _known_ranges())
     with (
         functorch.patch(
             bundled_autograd_cache=True,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._C._dynamo.guards import _reinterpret_tensor
 from torch._inductor.output_code import OutputCode
 from torch.utils._pytree import tree_map
 
@@ -17,7 +18,9 @@ from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, targe
 from torch_tpu.dynamo.open_sizes import OpenSizes
 from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
+from torch_tpu.dynamo.returns import Argument, Integer, New, Return, View, returns_of
 from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
+from torch_tpu.dynamo.symbols import Values
 
 
 class CompiledGraph(OutputCode):
@@ -84,12 +87,10 @@ class GraphRunner:
     def __init__(self, graph: Graph, options: Options, ordinal: int, name: str = "graph"):
         self.graph, self.options, self.ordinal, self.name = graph, options, ordinal, name
         self.signature = signature = signature_of(graph)
-        self._passed = [
-            (place, output.place)
-            for place, output in enumerate(graph.outputs)
-            if isinstance(output, Ref) and output.place < len(graph.inputs)
-        ]
-        self._only_new = signature.creates == tuple(range(len(graph.outputs)))
+        _, self._returns = returns_of(graph)
+        new = tuple(New(number) for number in range(len(signature.creates)))
+        self._only_new = self._returns == new
+        self._arguments = sorted(_arguments_in(self._returns))
         self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
         metas = graph.metas()
         fits = {(meta.sizes, meta.dtype) for meta in program.results_of(graph, signature)}
@@ -128,27 +129,39 @@ class GraphRunner:
             return self._call_open(arguments, self._sizes)
         if self._only_new:
             return self._call(arguments)
-        passed = [(place, arguments[source]) for place, source in self._passed]
-        return self._outputs(self._call(arguments), passed)
+        passed = {place: arguments[place] for place in self._arguments}
+        return self._outputs(self._call(arguments), passed, ())
 
     def _call_open(self, arguments: list[Any], open_sizes: OpenSizes) -> list[Any]:
-        passed = [(place, arguments[source]) for place, source in self._passed]
+        passed = {place: arguments[place] for place in self._arguments}
         values = open_sizes.symbols.values(arguments)
         bounds = open_sizes.bounds(values)
         open_sizes.pad(arguments, bounds)
         created = self._call(arguments, values, bounds, open_sizes.of_outputs(values))
-        passed += open_sizes.integers(values)
-        return self._outputs(created, passed)
+        return self._outputs(created, passed, values)
 
-    def _outputs(self, created: list[torch.Tensor], passed: list[tuple[int, Any]]) -> list[Any]:
-        outputs: list[Any] = [
-            None if isinstance(output, Ref) else output for output in self.graph.outputs
-        ]
-        for place, tensor in zip(self.signature.creates, created, strict=True):
-            outputs[place] = tensor
-        for place, value in passed:
-            outputs[place] = value
-        return outputs
+    def _outputs(
+        self, created: list[torch.Tensor], passed: dict[int, Any], values: Values
+    ) -> list[Any]:
+        def get(each: Return) -> Any:
+            if isinstance(each, New):
+                return created[each.number]
+            if isinstance(each, Argument):
+                return passed[each.place]
+            if isinstance(each, View):
+                return _reinterpret_tensor(get(each.base), each.sizes, each.strides, each.offset)
+            if isinstance(each, Integer):
+                assert self._sizes is not None
+                return self._sizes.integer(each.expression, values)
+            return each.value
+
+        return [get(each) for each in self._returns]
+
+
+def _arguments_in(returns: Sequence[Return]) -> set[int]:
+    """The arguments that outputs are, or are views of."""
+    sources = [each.base if isinstance(each, View) else each for each in returns]
+    return {each.place for each in sources if isinstance(each, Argument)}
 
 
 class StagedRunner:
@@ -239,20 +252,13 @@ def signature_of(graph: Graph) -> Signature:
     kinds = tuple(
         _kind(meta) if place in used else "unused" for place, meta in enumerate(graph.inputs)
     )
-    metas = graph.metas()
     tensors = tuple(place for place, kind in enumerate(kinds) if kind == "tensor")
     return Signature(
         kinds,
         tensors=tensors,
         padded=frozenset(place for place in tensors if not graph.inputs[place].is_static),
         writes=tuple(sorted(graph.written())),
-        creates=tuple(
-            place
-            for place, output in enumerate(graph.outputs)
-            if isinstance(output, Ref)
-            and output.place >= len(graph.inputs)
-            and isinstance(metas[output.place], TensorMeta)
-        ),
+        creates=returns_of(graph)[0],
         symbols=tuple(sorted(graph.symbols())),
     )
 

@@ -14,6 +14,8 @@ from torch_tpu import environment
 from torch_tpu.dynamo import minify, text
 from torch_tpu.dynamo.program import GraphSource
 
+LONGEST = 40  # lines of a graph that a message shows
+
 
 class CompileError(RuntimeError):
     """A graph that can't be compiled; the message names the op, the line and what else fails."""
@@ -43,7 +45,10 @@ def _smallest(source: GraphSource, error: Exception) -> str:
     smallest = minify.smallest(source, error, seconds=120 if wanted else 10)
     if smallest is None:
         return ""
-    shown = textwrap.indent(text.function(smallest.graph), "    ")
+    lines = text.function(smallest.graph).splitlines()
+    if len(lines) > LONGEST:
+        lines[LONGEST - 2 : -1] = [f"    ...  # {len(lines) - LONGEST + 1} more"]
+    shown = textwrap.indent("\n".join(lines), "    ")
     return f"\nThe smallest part that fails so:\n{shown}\n" + (
         f"A script that reproduces it: {_write(smallest, source.options.dump_dir)}"
         if wanted

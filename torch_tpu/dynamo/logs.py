@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_tpu.dynamo import text
-from torch_tpu.dynamo.graph import Graph, Node
+from torch_tpu.dynamo.graph import GETITEM, Graph, Node
 from torch_tpu.dynamo.stages import HostStage, Stage
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _describe_stages(name: str, stages: Sequence[Stage], can_lower: Callable[[No
     log.info("%s: %d stages", name, len(stages))
     for stage in stages:
         for _, node in stage.nodes if isinstance(stage, HostStage) else ():
+            if node.target == GETITEM:
+                continue
             where = f" at {node.site}" if node.site.file else ""
             why = "its result is on the CPU" if can_lower(node) else "it has no lowering"
             log.info("%s: %s%s runs on the host: %s", name, node.target, where, why)

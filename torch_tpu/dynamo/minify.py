@@ -16,7 +16,7 @@ Failure = tuple[type, str]
 
 
 def smallest(source: GraphSource, error: Exception, seconds: float) -> GraphSource | None:
-    """The fewest nodes that fail in the same way; None where only the whole does, or time is up."""
+    """The fewest nodes found that fail in the same way; None where time is up before any were."""
     try:
         return _Search(source, error, seconds).run()
     except Exception:  # an error's text must not hide the error
@@ -48,7 +48,10 @@ class _Search:
                 if node is failing and self._fails(graph, [number]):
                     return self.found
         graph = self.source.graph
-        _fewest(list(range(len(graph.nodes))), lambda kept: self._fails(graph, kept))
+        everything = list(range(len(graph.nodes)))
+        _fewest(everything, lambda kept: self._fails(graph, kept))
+        if self.found is None:
+            self._fails(graph, everything)
         return self.found
 
     def _fails(self, graph: Graph, kept: Sequence[int]) -> bool:

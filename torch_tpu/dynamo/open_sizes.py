@@ -10,7 +10,7 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
-from torch_tpu.dynamo.graph import Graph, Ref, Symbolic
+from torch_tpu.dynamo.graph import Graph
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of, results_of
 from torch_tpu.dynamo.symbols import Symbols, Values
@@ -27,14 +27,7 @@ class OpenSizes:
         self.symbols = Symbols(graph)
         self._bucket = options.bucket
         self._padding = {place: padding_of(graph.inputs[place]) for place in signature.padded}
-        metas = graph.metas()
         self.of_outputs = self.symbols.evaluator(open_sizes(results_of(graph, signature)))
-        self._integers = [
-            (place, metas[output.place].expression)
-            for place, output in enumerate(graph.outputs)
-            if isinstance(output, Ref) and isinstance(metas[output.place], Symbolic)
-        ]
-        self._evaluate_integers = self.symbols.evaluator(size for _, size in self._integers)
 
     @functools.cached_property
     def exact(self) -> frozenset[str]:
@@ -59,10 +52,9 @@ class OpenSizes:
         """The bound of each symbol in a call with these values."""
         return self.symbols.bounds(values, self.exact, self._bucket)
 
-    def integers(self, values: Values) -> list[tuple[int, int]]:
-        """The outputs that are integers, by their places."""
-        results = self._evaluate_integers(values)
-        return [(place, result) for (place, _), result in zip(self._integers, results, strict=True)]
+    def integer(self, expression: str, values: Values) -> int:
+        """An expression of the sizes in a call with these values."""
+        return self.symbols.evaluator([expression])(values)[0]
 
     def pad(self, arguments: list[Any], bounds: Values) -> None:
         """Give the arguments with open sizes values of the dims that the program takes."""

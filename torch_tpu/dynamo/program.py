@@ -16,7 +16,7 @@ import torch
 from torch_tpu.compiler import layout, store
 from torch_tpu.compiler.node import Created, Dims, Program, Write
 from torch_tpu.dynamo import logs
-from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names
+from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names, refs_in
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.symbols import evaluate
 
@@ -28,6 +28,7 @@ class Binding:
     """How a tensor argument lies in its storage's value; csrc/eager/graph.h says more.
 
     ``offset`` is -1 for a window, whose offset is a runtime integer, counted in ``aligned``.
+    ``slot`` is the first argument of the same storage where one of them is written, else -1.
     """
 
     filled: bool
@@ -40,6 +41,7 @@ class Binding:
     aligned: int
     conj: bool
     neg: bool
+    slot: int = -1
 
     @property
     def is_window(self) -> bool:
@@ -63,7 +65,7 @@ class Signature:
 
     ``kinds`` is what _C.Graph wants, ``tensors`` the inputs that are tensors, ``padded`` those of
     them with a size known at run time, ``writes`` those that take a new value, ``creates`` the
-    outputs that are new tensors, ``symbols`` the names of the open sizes.
+    values that are new tensors, ``symbols`` the names of the open sizes.
     """
 
     kinds: tuple[str, ...]
@@ -145,12 +147,20 @@ class GraphSource:
 
     @property
     def writes(self) -> list[Write]:
-        writes = []
+        """The storages that take a new value, each once."""
+        writes: dict[int, Write] = {}
         for place in self.signature.writes:
             slot = self.signature.tensors.index(place)
             binding = self.bindings[slot]
-            writes.append(Write(slot, binding.value_dims, binding.value_dtype))
-        return writes
+            writes.setdefault(
+                self.storage(slot), Write(slot, binding.value_dims, binding.value_dtype)
+            )
+        return list(writes.values())
+
+    def storage(self, slot: int) -> int:
+        """The first tensor argument of the same storage."""
+        shared = self.bindings[slot].slot
+        return slot if shared == -1 else shared
 
     def reusable(self) -> list[int]:
         """The donated inputs that an output fits, one for one."""
@@ -227,11 +237,11 @@ def results_of(graph: Graph, signature: Signature) -> list[TensorMeta]:
     and where its size is open.
     """
     metas = graph.metas()
-    visible = len(graph.outputs) if graph.visible is None else graph.visible
+    visible = {ref.place for ref in refs_in(graph.outputs[: graph.visible])}
     results = []
     for place in signature.creates:
-        meta = metas[graph.outputs[place].place]
-        results.append(meta if place < visible and meta.is_static else _packed(meta))
+        meta = metas[place]
+        results.append(meta if place in visible and meta.is_static else _packed(meta))
     return results
 
 

@@ -16,7 +16,17 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, TensorMeta, refs_in, target_of
+from torch_tpu.dynamo.graph import (
+    CONTROL,
+    COPY,
+    GETITEM,
+    Graph,
+    Node,
+    Ref,
+    TensorMeta,
+    refs_in,
+    target_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +89,17 @@ class _Cut:
     def is_host_node(self, place: int) -> bool:
         """Whether a node can't be part of a program."""
         node = self.node(place)
+        if node.target == GETITEM and self._is_list(node.args[0].place):
+            return self.is_host_node(node.args[0].place)
         if not self.can_lower(node):
             return True
         reads_tpu = any(
             meta.device != "cpu" for ref in node.refs() for meta in _tensors(self.metas[ref.place])
         )
         return self.on_cpu(place) and (reads_tpu or self.is_large(place))
+
+    def _is_list(self, place: int) -> bool:
+        return place >= self.first and isinstance(self.metas[place], list)
 
     def is_large(self, place: int) -> bool:
         return any(meta.sizes for meta in _tensors(self.metas[place]))
@@ -116,7 +131,7 @@ class _Cut:
         """Whether a node does something besides giving a result."""
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
-            return False
+            return node.target == CONTROL
         return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
 
     def stages(self) -> list[Stage]:

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.lowering import dynamic_views, registry, sizes
+from torch_tpu.lowering import dynamic_views, merged_rows, registry, sizes
 from torch_tpu.lowering.sizes import Size
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 Overload = torch._ops.OpOverload
 
@@ -104,6 +104,8 @@ _NOT_ELEMENTWISE = {
 }
 
 _ELEMENTWISE = (
+    prims.convert_element_type.default,
+    prims.device_put.default,
     aten.masked_fill.Scalar,
     aten.masked_fill.Tensor,
     aten.mse_loss_backward.default,
@@ -130,7 +132,6 @@ _ELEMENTWISE = (
 
 _REDUCING = (
     aten.sum.default,
-    aten.sum.dim_IntList,
     aten.nansum.default,
     aten.mean.default,
     aten.mean.dim,
@@ -189,9 +190,7 @@ _REDUCING = (
 )
 
 _PRODUCTS = (
-    aten.mm.default,
     aten.bmm.default,
-    aten.addmm.default,
     aten.baddbmm.default,
     aten.addbmm.default,
     aten._addmm_activation.default,
@@ -334,7 +333,9 @@ def _in_elementwise_modules() -> Iterable[Overload]:
 def table() -> dict[Overload, Form]:
     """Every op that runs with dynamic sizes, by its functional overload."""
     views = {
-        overload: Form(function, ints="size", serves=dynamic_views.CONDITIONS.get(function))
+        overload: Form(
+            function, pads=False, ints="size", serves=dynamic_views.CONDITIONS.get(function)
+        )
         for overload, function in dynamic_views.FORMS.items()
     }
     groups = (
@@ -350,7 +351,10 @@ def table() -> dict[Overload, Form]:
         for overload in overloads
     }
     grouped = {overload: form for overloads, form in groups for overload in overloads}
-    return {**grouped, **batched, **_CONDITIONAL, **views}
+    merged = {
+        overload: Form(function, pads=False) for overload, function in merged_rows.FORMS.items()
+    }
+    return {**grouped, **batched, **_CONDITIONAL, **views, **merged}
 
 
 def _form(overload: Overload) -> Form | None:
@@ -375,6 +379,8 @@ def serves(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if form is None:
         return False
     if form.ints is None and any(map(_holds_size, _integers(overload, args, kwargs))):
+        return False
+    if form.ints != "size" and _has_traced_constant(overload, args, kwargs):
         return False
     positional, named = registry.bind(overload, args, kwargs)
     return form.serves is None or form.serves(*positional, **named)
@@ -404,7 +410,7 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
 
 
 def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
-    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float"))
+    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float", "Tensor"))
 
     def prepare(leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
@@ -422,6 +428,17 @@ def _integers(overload: Overload, args: Any, kwargs: Any) -> Iterable[Any]:
     for place, argument in enumerate(overload._schema.arguments):
         if "int" in str(argument.type):
             yield args[place] if place < len(args) else kwargs.get(argument.name)
+
+
+def _has_traced_constant(overload: Overload, args: Any, kwargs: Any) -> bool:
+    """Whether a number that the rule wants as part of the program is known at run time only."""
+    rule = registry.find(overload)
+    for place, argument in enumerate(overload._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_constant = rule is not None and argument.name in rule.static
+        if is_constant and any(isinstance(leaf, (Size, jax.Array)) for leaf in tree_leaves(value)):
+            return True
+    return False
 
 
 def _holds_size(value: Any) -> bool:

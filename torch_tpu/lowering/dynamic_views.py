@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import sizes
+from torch_tpu.lowering import merged_rows, sizes
 from torch_tpu.lowering.sizes import Size
 
 aten = torch.ops.aten
@@ -45,7 +45,9 @@ def expand(self: Array, size: Any, *, implicit: bool = False) -> Array:
 def permute(self: Array, dims: Any) -> Array:
     order = [dim % self.ndim for dim in dims]
     own = sizes.sizes_of(self)
-    return sizes.sized(lax.transpose(self, order), [own[dim] for dim in order])
+    result = sizes.sized(lax.transpose(self, order), [own[dim] for dim in order])
+    origin = merged_rows.transposed_origin(self) if order == [1, 0] else None
+    return result if origin is None else sizes.came_from(result, origin)
 
 
 def transpose(self: Array, dim0: int, dim1: int) -> Array:
