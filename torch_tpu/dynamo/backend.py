@@ -19,6 +19,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._inductor import codecache
 
+from torch_tpu import workers
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import device_interface
 from torch_tpu.dynamo.compiled import CompiledGraph
@@ -33,6 +34,8 @@ _is_static_on_cuda = optimizer._is_static_for_cudagraphs
 optimizer._is_static_for_cudagraphs = lambda tensor: (
     not tensor.is_cuda or _is_static_on_cuda(tensor)
 )
+# PyTorch's cache hashes its sources first: on another thread, while Dynamo traces.
+workers.submit("hash", codecache.torch_key)
 
 
 def tpu(
