@@ -18,7 +18,7 @@ from typing import Any  # noqa: E402
 
 import torch  # noqa: E402
 
-_LAZY_MODULES = ("debug", "diagnostics")
+_LAZY_MODULES = ("debug", "diagnostics", "export")
 
 
 def _deferred(module: str, function: str) -> Any:
@@ -38,20 +38,27 @@ def _alias_submodules(accelerator: Any) -> None:
 
 
 def _register(_C: Any) -> None:
+    from torch_tpu import tracing
+
     torch.utils.rename_privateuse1_backend("tpu")
     _C.register()
-    _C.set_runtime(_deferred("torch_tpu.runtime", "resolve"))
+    _C.set_runtime(tracing.not_traced(_deferred("torch_tpu.runtime", "resolve")))
     _C.set_library_folders([os.path.dirname(each) + os.sep for each in (torch.__file__, __file__)])
 
-    from torch_tpu import accelerator
+    from torch_tpu import accelerator, artifacts  # noqa: F401  (PyTorch may load artifacts)
+    from torch_tpu.dynamo import default
 
     torch._register_device_module("tpu", accelerator)
     _alias_submodules(accelerator)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     accelerator.modules.keep_parameters_in_place()
     accelerator.printing.format_on_the_host()
+    accelerator.higher_order.support_tpu()
     accelerator.modes.apply_environment()
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    default.install()
+    # Before torch reads TORCH_LOGS, which it does after it loaded this package.
+    importlib.import_module("torch._logging._internal").register_log("tpu", "torch_tpu")
     globals()["set_eager_mode"] = accelerator.set_eager_mode
 
 

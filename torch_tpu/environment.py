@@ -217,6 +217,13 @@ _TABLE = (
         "eager-modes.md.",
     ),
     Variable(
+        "TORCH_TPU_MINIFY",
+        FLAG,
+        False,
+        "1 makes a graph that can't be compiled leave a script of its smallest failing part, in "
+        "the option `dump_dir` of torch.compile or the current folder; the error names it.",
+    ),
+    Variable(
         "TORCH_TPU_SANITIZE",
         TEXT,
         "",

@@ -105,7 +105,8 @@ void GraphCall::add_tensor(const at::Tensor& tensor) {
   TORCH_CHECK(impl.device().index() == ordinal, "torch_tpu: a graph that was compiled for tpu:",
               int(ordinal), " got a tensor on ", impl.device());
   const GraphInput& input = inputs_[bound_.size()];
-  Bound& bound = bound_.emplace_back(Bound{cell_of(tensor).load()});
+  const Cell& cell = cell_of(tensor);
+  Bound& bound = bound_.emplace_back(Bound{&cell, cell.load()});
   if (input.written) bound.storage = storage_of(impl);
   const auto dtype = c10::typeMetaToScalarType(impl.dtype());
   if (bound.value) {
@@ -143,11 +144,33 @@ std::vector<Binding> GraphCall::bindings() const {
   std::vector<Binding> bindings;
   for (const Bound& bound : bound_) {
     bindings.push_back(bound.view ? *bound.view : whole(*bound.value));
+    if (!slots_.empty()) bindings.back().slot = slots_[bindings.size() - 1];
   }
   return bindings;
 }
 
+// Arguments that share a storage which one of them writes. There are seldom any: a Value that
+// nothing but its cell and one argument holds is no such argument's.
+void GraphCall::find_shared() {
+  for (size_t written = 0; written < bound_.size(); ++written) {
+    const Bound& bound = bound_[written];
+    if (!inputs_[written].written || (bound.value && bound.value.use_count() == 2)) continue;
+    int32_t first = -1;
+    for (size_t other = 0; other < bound_.size(); ++other) {
+      if (bound_[other].cell != bound.cell) continue;
+      if (first == -1) {
+        first = static_cast<int32_t>(other);
+        continue;
+      }
+      slots_.resize(bound_.size(), -1);
+      slots_[first] = slots_[other] = first;
+    }
+  }
+  for (int32_t slot : slots_) key.add(slot);
+}
+
 void GraphCall::find_donated() {
+  find_shared();
   uint32_t place = 0;
   for (size_t argument = 0; argument < bound_.size(); ++argument) {
     const Bound& bound = bound_[argument];

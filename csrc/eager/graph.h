@@ -36,6 +36,7 @@ struct Binding {
   int64_t offset;   // -1 for a window
   int64_t aligned;  // a window's offset is a multiple of this many elements
   bool conj, neg;
+  int32_t slot = -1;  // the first argument of the same storage, where one of them is written
 };
 
 // What one program of the graph gives. Negative numbers in `created`'s sizes and strides stand for
@@ -70,12 +71,16 @@ class GraphCall {
   friend class Graph;
   // The tensor itself is not held, which would keep its storage.
   struct Bound {
+    const Cell* cell;
     ValuePtr value;
     std::unique_ptr<Binding> view;                 // null where the tensor is the whole Value
     c10::intrusive_ptr<c10::StorageImpl> storage;  // of a written one
   };
+  void find_shared();
+
   std::span<const GraphInput> inputs_;
   std::vector<Bound> bound_;
+  std::vector<int32_t> slots_;  // by argument, if storages are shared
 };
 
 class Graph {

@@ -34,7 +34,7 @@ py::tuple describe(const Binding& binding) {
   return py::make_tuple(binding.filled, tuple_of(binding.value_dims),
                         py::cast(binding.value_dtype), tuple_of(binding.sizes),
                         tuple_of(binding.strides), py::cast(binding.dtype), binding.offset,
-                        binding.aligned, binding.conj, binding.neg);
+                        binding.aligned, binding.conj, binding.neg, binding.slot);
 }
 
 // Checks of programs; launches that have not reported yet point to them.

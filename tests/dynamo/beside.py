@@ -89,7 +89,7 @@ class _Traced:
 
 
 def _garbage(dtype: torch.dtype) -> Any:
-    if dtype.is_floating_point:
+    if dtype.is_floating_point or dtype.is_complex:
         return float("nan")
     return True if dtype == torch.bool else 2**30
 
@@ -114,7 +114,8 @@ def compare(
             if torch.Tag.nondeterministic_seeded in overload.tags:
                 extra["generator"] = jax.random.key(0)
             assert bounded.serves(overload, args, kwargs)
-            return bounded.call(overload, args, kwargs, **extra)
+            results = jax.tree.leaves(bounded.call(overload, args, kwargs, **extra))
+            return results, [list(map(sizes.value, sizes.sizes_of(each))) for each in results]
 
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         jitted = jax.jit(run)
@@ -124,7 +125,10 @@ def compare(
             expected = (reference or overload)(*args, **kwargs)
             pairs = zip(plain.made, shapes.made, strict=True)
             inputs = [_padded(tensor, like.shape) for tensor, like in pairs]
-            got = jitted(*map(np.int32, true), *inputs)
+            got, declared = jitted(*map(np.int32, true), *inputs)
+            for array, declaration, want in zip(got, declared, tree_leaves(expected), strict=False):
+                if tuple(declaration) != array.shape:
+                    assert tuple(map(int, declaration)) == tuple(want.shape)
             _assert_true_parts(got, expected, f"{overload} at sizes {true}")
 
 

@@ -345,9 +345,9 @@ add(
 add(
     aten.convolution_backward.default,
     lambda a: (
-        a.tensor(a.s, 2, 6, 7),
-        a.tensor(a.s, 4, 6, 7),
-        a.tensor(2, 4, 3, 3),
+        a.double(a.s, 2, 6, 7),
+        a.double(a.s, 4, 6, 7),
+        a.double(2, 4, 3, 3),
         [2],
         *_CONVOLUTION,
         [True, True, True],

@@ -3,7 +3,7 @@
 import torch
 from bounded_cases import REFERENCES, add, case
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 # Normalisation
 
@@ -35,6 +35,13 @@ def _rms_norm_backward(a):
     rstd = a.computed((a.s, a.t, 1), lambda: _rms_norm(x, [6], weight, 1e-5)[1])
     return a.tensor(a.s, a.t, 6), x, [6], rstd, weight, [True, True]
 
+
+def _rms_norm_gradients(grad, x, shape, rstd, weight, mask):
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    return torch.autograd.grad(_rms_norm(x, shape, weight, 1e-5)[0], (x, weight), grad)
+
+
+REFERENCES[aten._fused_rms_norm_backward.default] = _rms_norm_gradients
 
 _group_norm = aten.native_group_norm.default
 
@@ -242,8 +249,9 @@ for _op in (aten.squeeze.dims, aten.squeeze_copy.dims):
     add(_op, lambda a: (a.tensor(1, a.s + 1, 1), [0, -1]))
 for _op in (aten.squeeze.default, aten.squeeze_copy.default):
     add(_op, lambda a: (a.tensor(1, a.s + 1, 1),))
-for _op in (aten.alias.default, aten.alias_copy.default, aten.detach.default,
-            aten.detach_copy.default, aten.clone.default, aten.lift_fresh_copy.default):  # fmt: skip
+for _op in (aten.alias.default, aten.alias_copy.default, aten.clone.default,
+            aten.detach.default, aten.detach_copy.default, aten.lift_fresh_copy.default,
+):  # fmt: skip
     add(_op, lambda a: (a.tensor(a.s, a.t),))
 for _op in (aten.select.int, aten.select_copy.int):
     add(
@@ -307,6 +315,105 @@ add(
     aten.native_dropout_backward.default,
     lambda a: (a.tensor(a.s, a.t), a.mask(a.s, a.t), 2.0),
 )
+
+_forward = aten.log_sigmoid_forward.default
+
+
+@case(aten.log_sigmoid_backward.default)
+def _log_sigmoid_backward(a):
+    x = a.tensor(a.s, a.t)
+    return a.tensor(a.s, a.t), x, a.computed((a.s, a.t), lambda: _forward(x)[1])
+
+
+add(aten.round.decimals, lambda a: (a.tensor(a.s, a.t), {"decimals": 1}))
+add(aten.clamp.default, lambda a: (a.tensor(a.s, a.t), -0.5, 0.5))
+add(aten.clamp.Tensor, lambda a: (a.tensor(a.s, a.t), None, a.tensor(a.t)))
+add(aten.fill.Tensor, lambda a: (a.tensor(a.s, a.t), a.tensor()))
+
+add(aten.bucketize.Tensor, lambda a: (a.tensor(a.s, a.t), a.computed((3,), _boundaries)))
+
+
+def _boundaries():
+    return torch.tensor([-0.5, 0.0, 0.5])
+
+
+# Images and signals whose own dims are static
+
+for _pad, _backward, _rank in (
+    (aten.reflection_pad1d, aten.reflection_pad1d_backward, 1),
+    (aten.replication_pad1d, aten.replication_pad1d_backward, 1),
+    (aten.reflection_pad2d, aten.reflection_pad2d_backward, 2),
+    (aten.replication_pad2d, aten.replication_pad2d_backward, 2),
+):
+    _shape, _wider, _amounts = [4, 5][:_rank], [7, 8][:_rank], [1, 2, 1, 2][: 2 * _rank]
+    add(
+        _pad.default,
+        lambda a, shape=_shape, amounts=_amounts: (a.tensor(a.s, a.t, *shape), amounts),
+    )
+    add(
+        _backward.default,
+        lambda a, shape=_shape, wider=_wider, amounts=_amounts: (
+            a.tensor(a.s, a.t, *wider),
+            a.tensor(a.s, a.t, *shape),
+            amounts,
+        ),
+    )
+add(aten.upsample_nearest1d.default, lambda a: (a.tensor(a.s, a.t, 5), [9]))
+add(aten.upsample_linear1d.default, lambda a: (a.tensor(a.s, a.t, 5), [9], False))
+add(aten.upsample_nearest2d.default, lambda a: (a.tensor(a.s, a.t, 5, 4), [9, 8]))
+for _op in (aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default):
+    add(_op, lambda a: (a.tensor(a.s, a.t, 5, 4), [9, 8], False))
+add(
+    aten.upsample_nearest2d_backward.default,
+    lambda a: (a.tensor(a.s, a.t, 10, 8), [10, 8], [a.s, a.t, 5, 4]),
+)
+add(
+    aten.upsample_bilinear2d_backward.default,
+    lambda a: (a.tensor(a.s, a.t, 10, 8), [10, 8], [a.s, a.t, 5, 4], True),
+)
+add(aten.pixel_shuffle.default, lambda a: (a.tensor(a.s, a.t, 4, 3, 3), 2))
+add(aten.pixel_unshuffle.default, lambda a: (a.tensor(a.s, a.t, 2, 4, 4), 2))
+add(aten.channel_shuffle.default, lambda a: (a.tensor(a.s, 4, 3, 3), 2))
+add(aten.adaptive_max_pool2d.default, lambda a: (a.tensor(a.s, a.t, 5, 6), [3, 2]))
+
+# Norms, halves, diagonals and windows
+
+add(
+    aten.linalg_vector_norm.default,
+    lambda a: (a.tensor(a.s, a.t),),
+    lambda a: (a.tensor(a.s, a.t), float("inf"), [0]),
+    lambda a: (a.tensor(a.s, a.t), 1, [1], True),
+)
+add(aten.glu.default, lambda a: (a.tensor(a.s, 6, a.t), 1))
+add(aten.glu_backward.default, lambda a: (a.tensor(a.s, 3), a.tensor(a.s, 6), -1))
+add(aten.diag_embed.default, lambda a: (a.tensor(a.s, a.t), -1))
+add(
+    aten.diagonal_copy.default,
+    lambda a: (a.tensor(a.s, a.t), 0),
+    lambda a: (a.tensor(3, a.s, a.s), 0, 1, 2),
+)
+add(aten.diagonal_backward.default, lambda a: (a.tensor(a.s), [a.s, a.s], 0, 0, 1))
+add(aten.unfold_copy.default, lambda a: (a.tensor(a.s + 3, a.t), 0, 3, 2))
+add(
+    aten.unfold_backward.default,
+    lambda a: (a.tensor(a.s, a.t, 3), [a.s + 2, a.t], 0, 3, 1),
+)
+add(aten.view_as_complex_copy.default, lambda a: (a.tensor(a.s, a.t, 2),))
+add(
+    aten.view_as_real_copy.default,
+    lambda a: (a.computed((a.s, a.t), lambda: torch.randn(a.s, a.t, dtype=torch.complex64)),),
+)
+add(
+    aten.scatter.reduce,
+    lambda a: (a.tensor(4), 0, a.integers((a.s,), 4), a.tensor(a.s), {"reduce": "multiply"}),
+)
+add(
+    aten.index_fill.int_Tensor,
+    lambda a: (a.tensor(a.s, a.t), 1, a.integers((a.t,), a.t), a.tensor()),
+)
+
+add(prims.convert_element_type.default, lambda a: (a.tensor(a.s, a.t), torch.int32))
+add(prims.device_put.default, lambda a: (a.tensor(a.s, a.t), torch.device("cpu")))
 
 # Draws that leave nothing to chance
 

@@ -7,7 +7,9 @@ from typing import Any
 from torch_tpu import _C
 from torch_tpu.accelerator import (
     amp,
+    compiler,
     devices,
+    higher_order,
     memory,
     modes,
     modules,
@@ -91,6 +93,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "amp",
+    "compiler",
     "current_device",
     "current_stream",
     "default_generators",
@@ -108,6 +111,7 @@ __all__ = [
     "get_eager_mode",
     "get_rng_state",
     "get_rng_state_all",
+    "higher_order",
     "init",
     "initial_seed",
     "is_available",

@@ -1,10 +1,15 @@
-"""Which devices there are and which one is current."""
+"""Which devices there are and which one is current.
 
-from typing import Any
+Written with torch.accelerator, which Dynamo can trace, where a compiled function may ask too.
+"""
+
+import contextlib
+from contextlib import AbstractContextManager
 
 import torch
 
 from torch_tpu import _C, runtime
+from torch_tpu.tracing import assumed_constant
 
 DeviceLike = torch.device | str | int | None
 
@@ -20,6 +25,7 @@ def ordinal(device: DeviceLike = None) -> int:
     return current_device() if device is None else int(device)
 
 
+@assumed_constant
 def device_count() -> int:
     """The number of devices; 0 where there is none. Does not load the plugin, never raises."""
     if is_initialized():
@@ -30,11 +36,13 @@ def device_count() -> int:
         return 0
 
 
+@assumed_constant
 def is_available() -> bool:
     """Whether a plugin is installed that offers a device. Does not load it, never raises."""
     return device_count() > 0
 
 
+@assumed_constant
 def is_initialized() -> bool:
     """Whether the plugin is loaded and its client made; False in a forked child."""
     return _C.is_initialized() and not _C.is_in_bad_fork()
@@ -46,7 +54,7 @@ def init() -> None:
 
 
 def current_device() -> int:
-    return _C.current_device()
+    return torch.accelerator.current_device_index()
 
 
 def set_device(device: DeviceLike) -> None:
@@ -58,28 +66,15 @@ def set_device(device: DeviceLike) -> None:
 
 def synchronize(device: DeviceLike = None) -> None:
     """Waits for everything started on a device, and raises what failed there."""
-    _C.synchronize(ordinal(device))
+    torch.accelerator.synchronize(ordinal(device))
 
 
-class device:
+def device(device: DeviceLike) -> AbstractContextManager:
     """Context manager that changes the current device. None or a negative number: no change."""
-
-    def __init__(self, device: DeviceLike) -> None:
-        self.index = -1 if device is None else ordinal(device)
-        self.previous = -1
-
-    def __enter__(self) -> "device":
-        if self.index >= 0:
-            self.previous = _C.exchange_device(self.index)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.previous >= 0:
-            _C.set_device(self.previous)
+    index = -1 if device is None else ordinal(device)
+    return contextlib.nullcontext() if index < 0 else torch.accelerator.device_index(index)
 
 
-class device_of(device):
+def device_of(tensor: torch.Tensor) -> AbstractContextManager:
     """Context manager that makes a tensor's device current; one that is not on tpu: no change."""
-
-    def __init__(self, tensor: Any) -> None:
-        super().__init__(tensor.device if tensor.device.type == "tpu" else None)
+    return device(tensor.device if tensor.device.type == "tpu" else None)

@@ -8,6 +8,7 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu.accelerator.devices import DeviceLike, ordinal
+from torch_tpu.tracing import assumed_constant
 
 GIB = 1 << 30
 
@@ -56,11 +57,13 @@ class DeviceProperties:
     platform_version: str
 
 
+@assumed_constant
 def get_device_name(device: DeviceLike = None) -> str:
     """``TPU v5e`` and the like; ``CPU (PJRT)`` on XLA's CPU plugin."""
     return get_device_properties(device).name
 
 
+@assumed_constant
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
     _C.lazy_init()
     return _properties(ordinal(device))
@@ -92,16 +95,19 @@ def _total_memory(number: int, chip: Chip | None) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+@assumed_constant
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """(TPU generation, variant): v5e (5, 0), v5p (5, 1); (0, 0) for what is not a TPU."""
     properties = get_device_properties(device)
     return properties.major, properties.minor
 
 
+@assumed_constant
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """True: TPUs compute in bfloat16, the other platforms emulate it."""
     return including_emulation or get_device_capability() != (0, 0)
 
 
+@assumed_constant
 def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16, torch.float16]

@@ -1,5 +1,6 @@
 """Streams and events: torch's own classes, with a tpu as their default device."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -7,24 +8,26 @@ import torch
 from torch_tpu.accelerator.devices import DeviceLike, device, ordinal
 
 
-class Stream(torch.Stream):
-    """A stream of a tpu device. Work of two streams may overlap unless data connects it."""
+class _TpuType(type):
+    """Instances are those of torch's own class, the first base, that belong to a tpu."""
 
-    def __new__(cls, device: DeviceLike = None, priority: int = 0, **identity: Any) -> "Stream":
-        if identity:  # stream_id, device_index, device_type: a stream that exists already
-            return super().__new__(cls, priority=priority, **identity)
-        return super().__new__(cls, torch.device("tpu", ordinal(device)), priority=priority)
-
-    def __repr__(self) -> str:
-        return f"torch.tpu.Stream(device={self.device}, stream_id={self.stream_id})"
-
-
-class _EventType(type):
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
+        return isinstance(instance, cls.__mro__[1]) and instance.device.type == "tpu"
 
 
-class Event(torch.Event, metaclass=_EventType):
+class Stream(torch.Stream, metaclass=_TpuType):
+    """A stream of a tpu device. Work of two streams may overlap unless data connects it.
+
+    Makes plain torch.Stream objects, which Dynamo knows.
+    """
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **identity: Any) -> Any:
+        if identity:  # stream_id, device_index, device_type: a stream that exists already
+            return torch.Stream(priority=priority, **identity)
+        return torch.Stream(f"tpu:{ordinal(device)}", priority=priority)
+
+
+class Event(torch.Event, metaclass=_TpuType):
     """A moment in a device's work, to wait for or to take the time between.
 
     Makes plain torch.Event objects: torch's own methods refuse subclasses as arguments.
@@ -38,23 +41,15 @@ class Event(torch.Event, metaclass=_EventType):
         return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking)
 
 
-def _as_tpu_stream(stream: torch.Stream) -> Stream:
-    return Stream(
-        stream_id=stream.stream_id,
-        device_index=stream.device_index,
-        device_type=stream.device_type,
-    )
+def current_stream(device: DeviceLike = None) -> torch.Stream:
+    return torch.accelerator.current_stream(ordinal(device))
 
 
-def current_stream(device: DeviceLike = None) -> Stream:
-    return _as_tpu_stream(torch.accelerator.current_stream(ordinal(device)))
-
-
-def default_stream(device: DeviceLike = None) -> Stream:
+def default_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream that work goes to unless another is set."""
     number = ordinal(device)
     device_type = current_stream(number).device_type
-    return Stream(stream_id=0, device_index=number, device_type=device_type)
+    return torch.Stream(stream_id=0, device_index=number, device_type=device_type)
 
 
 def set_stream(stream: torch.Stream) -> None:
@@ -81,8 +76,10 @@ class StreamContext:
         if self.stream is None:
             return
         set_stream(self.previous)
-        self.device.__exit__()
+        self.device.__exit__(None, None, None)
 
 
-def stream(stream: torch.Stream | None) -> StreamContext:
+def stream(stream: torch.Stream | None) -> AbstractContextManager:
+    if torch.compiler.is_dynamo_compiling() and stream is not None:
+        return stream  # which Dynamo can enter, but eagerly can't be entered twice
     return StreamContext(stream)

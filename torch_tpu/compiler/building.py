@@ -16,7 +16,7 @@ from jax import export, lax
 from jax.extend.core import jaxpr_as_fun
 
 from torch_tpu import _C
-from torch_tpu.compiler import foreign, metadata
+from torch_tpu.compiler import foreign, hlo, metadata
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import Traced, value_dims
 from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
@@ -102,7 +102,9 @@ def compile_function(
     """
     sources: list[int | str] = list(range(len(shapes)))
     shapes = list(shapes)
-    for name, dtype, count in zip(("ints", "floats"), (jnp.int64, jnp.float64), numbers):
+    for name, dtype, count in zip(
+        ("ints", "floats"), (jnp.int64, jnp.float64), numbers, strict=True
+    ):
         if count:
             sources.append(name)
             shapes.append(jax.ShapeDtypeStruct((count,), dtype))
@@ -121,7 +123,7 @@ def compile_function(
     executable = _C.compile(module, ordinal, flags)
     _C.count("compiles", 1)
     if show is not None:
-        show("hlo", executable.optimized_program().decode(errors="replace"))
+        show("hlo", hlo.text(executable.optimized_program()))
     parameters = [sources[place] for place in exported.module_kept_var_idx]
     return Program(executable, parameters, targets)
 

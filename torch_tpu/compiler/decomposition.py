@@ -34,7 +34,7 @@ def rule_for(overload: Overload) -> registry.Rule | None:
 
 
 def decomposition_of(target: Overload) -> Any:
-    """What computes the same with other ops: PyTorch's decomposition, or a primitive's ATen form."""
+    """What computes the same with other ops: a decomposition, or a primitive's ATen form."""
     if target.namespace == "prims":
         return getattr(target, "impl_aten", None)
     return decomposition_table.get(target)

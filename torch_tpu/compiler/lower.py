@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_tpu.compiler.layout import memory_order, value_dims
 from torch_tpu.compiler.metadata import Metadata
 from torch_tpu.compiler.node import Created, Dims, Edge, Node, Number, Resize, Write
-from torch_tpu.lowering import dtypes, random, registry, views
+from torch_tpu.lowering import dtypes, random, registry, sizes, views
 
 
 @dataclasses.dataclass
@@ -183,7 +183,7 @@ class _Environment:
         value = read[number.kind](number.place)
         if number.dtype is not None:
             value = lax.convert_element_type(value, dtypes.to_jax(number.dtype))
-        return weaken(value) if number.wrapped else value
+        return registry.weaken(value) if number.wrapped else value
 
     def random_key(self) -> Any:
         ints = self.inputs["ints"]
@@ -207,24 +207,19 @@ def _spec(edge: Edge) -> views.ViewSpec:
     return views.ViewSpec(edge.sizes, edge.strides, edge.offset, edge.dtype, edge.conj, edge.neg)
 
 
-def weaken(value: Any) -> Any:
-    """The same number, taking part in promotion as a Python number does."""
-    return jax._src.lax.lax._convert_element_type(value, weak_type=True)
-
-
 def round_to(value: Any, dtype: torch.dtype) -> Any:
     """A rule's result in the dtype that PyTorch promises."""
     value = jnp.asarray(value)
     if jnp.issubdtype(value.dtype, jnp.complexfloating) and not dtype.is_complex:
         value = value.real
-    return lax.convert_element_type(value, dtypes.to_jax(dtype))
+    return sizes.converted(value, dtypes.to_jax(dtype))
 
 
 def in_memory_order(result: Any, created: Created, length: Any) -> Any:
     """A rule's result as the Value under the tensor that PyTorch promises."""
     result = round_to(result, created.dtype)
     if -1 in created.sizes:
-        return result if length is None else _pack(result, created.sizes.index(-1), length)
+        return result if length is None else _packed(result, created.sizes, length)
     if tuple(result.shape) != created.sizes:
         raise AssertionError(f"lowering gave shape {result.shape}, PyTorch has {created.sizes}")
     if 0 in created.sizes:
@@ -236,11 +231,8 @@ def in_memory_order(result: Any, created: Created, length: Any) -> Any:
     return result if order == tuple(range(len(order))) else lax.transpose(result, order)
 
 
-def _pack(padded: Any, dim: int, length: Any) -> Any:
+def _packed(padded: Any, promised: Dims, length: Any) -> Any:
     """The elements before ``length`` along a padded dim, row-major at the front of a flat array."""
-    dims = padded.shape
-    inner = math.prod(dims[dim + 1 :])
-    place = jnp.arange(math.prod(dims), dtype=jnp.int32)
-    row = jnp.maximum(lax.convert_element_type(length, jnp.int32) * inner, 1)
-    source = place // row * (dims[dim] * inner) + place % row
-    return jnp.take(padded.reshape(-1), source, mode="clip")
+    bounds = zip(promised, padded.shape, strict=True)
+    with sizes.bounded_trace():
+        return sizes.pack(padded, [length if size == -1 else bound for size, bound in bounds])

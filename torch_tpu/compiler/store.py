@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from torch_tpu import _C
+from torch_tpu import _C, artifacts
 from torch_tpu.compiler import ahead, cache, foreign
 from torch_tpu.compiler.node import Program
 
@@ -34,14 +34,14 @@ class Source(Protocol):
 
 def answer(key: bytes, label: str, make: Callable[[], Answer]) -> Answer:
     """A picklable answer: from the cache, else made and kept there."""
-    if (found := _cache().get(key)) is not None:
+    if (found := _get(key)) is not None:
         try:
             return pickle.loads(found[0])
         except Exception as error:  # whatever unpickling raises, the answer can be made again
             _cache().reject(key, str(error))
     _cache().require(label, key)
     made = make()
-    _cache().put(key, pickle.dumps(made), label)
+    _put(key, pickle.dumps(made), label)
     return made
 
 
@@ -56,15 +56,27 @@ def program(source: Source, make: Callable[[], Program] | None) -> Program | Non
             return found
         made = make()
         content = (made.parameters, made.targets, made.checks, made.executable.serialize())
-        _cache().put(key, pickle.dumps(content), source.label)
+        _put(key, pickle.dumps(content), source.label)
         if source.is_large:
             _ahead().compiled(key)
     return made
 
 
+def namespace() -> str:
+    """What programs are compiled for and with, as one name: any difference is another."""
+    current = _cache().namespace
+    assert current is not None
+    return current.name
+
+
 def begin() -> None:
     """Start loading what the script will need first."""
     _ahead().begin()
+
+
+def is_on() -> bool:
+    """Whether anything is kept on disk."""
+    return _cache().mode != "off"
 
 
 def must_not_compile() -> bool:
@@ -85,7 +97,7 @@ def _find(key: bytes, large: bool = False) -> Program | None:
 
 def _load(key: bytes) -> tuple[Program, str] | None:
     """A program on disk and the tier that it was found in."""
-    if (found := _cache().get(key)) is None:
+    if (found := _get(key)) is None:
         return None
     payload, tier = found
     try:
@@ -95,6 +107,30 @@ def _load(key: bytes) -> tuple[Program, str] | None:
     except Exception as error:  # whatever it is, the program can be compiled again
         _cache().reject(key, str(error))
         return None
+
+
+def adopt(namespace: str, key: bytes, payload: bytes, label: str) -> None:
+    """Keep an entry that came from elsewhere; one for another target or version is dropped."""
+    current = _cache().namespace
+    if current is not None and current.name == namespace:
+        _cache().put(key, payload, label)
+
+
+# What starts the keys of torch.compile's graphs, whose entries PyTorch's artifacts include.
+_OF_GRAPHS = (b"graph", b"exact:")
+
+
+def _get(key: bytes) -> tuple[bytes, str] | None:
+    found = _cache().get(key)
+    if found is not None and key.startswith(_OF_GRAPHS):
+        artifacts.record(namespace(), key, found[0], "torch.compile")
+    return found
+
+
+def _put(key: bytes, payload: bytes, label: str) -> None:
+    _cache().put(key, payload, label)
+    if key.startswith(_OF_GRAPHS):
+        artifacts.record(namespace(), key, payload, label)
 
 
 def _ahead() -> ahead.Ahead[tuple[Program, str]]:

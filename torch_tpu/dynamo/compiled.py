@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._C._dynamo.guards import _reinterpret_tensor
 from torch._inductor.output_code import OutputCode
 from torch.utils._pytree import tree_map
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
-from torch_tpu.dynamo import program
+from torch_tpu.dynamo import logs, program
 from torch_tpu.dynamo.graph import (
     Callee,
     Graph,
@@ -24,32 +25,43 @@ from torch_tpu.dynamo.graph import (
     target_of,
 )
 from torch_tpu.dynamo.open_sizes import OpenSizes
-from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
+from torch_tpu.dynamo.returns import Argument, Integer, New, Return, View, returns_of
 from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads, stages_of
+from torch_tpu.dynamo.symbols import Values
 
 
 class CompiledGraph(OutputCode):
     """A graph that was captured, ready to run. Called with a list that it empties."""
 
     def __init__(
-        self, graph: Graph, constants: Sequence[torch.Tensor], options: Options, ordinal: int
+        self,
+        graph: Graph,
+        constants: Sequence[torch.Tensor],
+        options: Options,
+        ordinal: int,
+        phase: str = "",
     ):
         self.graph = graph
         self.constants = list(constants)
         self.options = options
         self.ordinal = ordinal
+        self.phase = phase
+        self.stages = stages_of(graph, can_lower)
         self._prepare()
 
     def _prepare(self) -> None:
         self._boxed_call = True  # wrappers copy what they find on the instance
-        stages = stages_of(self.graph, can_lower)
+        name = logs.name_of(self.phase, self.options.custom_module_name)
+        stages = self.stages
+        logs.captured(name, self.graph, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
             self._run: Callable[[list[Any]], Any] = GraphRunner(
-                self.graph, self.options, self.ordinal
+                self.graph, self.options, self.ordinal, name
             )
         else:
-            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal)
+            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal, name)
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         arguments = inputs if isinstance(inputs, list) else list(inputs)
@@ -57,7 +69,10 @@ class CompiledGraph(OutputCode):
         return self._run(arguments)
 
     def prepare_for_serialization(self) -> None:
-        """Nothing of this process is pickled."""
+        """What is told from the graph at length is told once, and pickled with it."""
+        for stage in self.stages:
+            if isinstance(stage, ProgramStage):
+                _ = stage.graph.digest, stage.graph.draws
 
     def post_compile(self, *_: Any) -> None:
         """Nothing is left to do after loading."""
@@ -66,30 +81,28 @@ class CompiledGraph(OutputCode):
         """There are no Triton kernels."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("graph", "constants", "options", "ordinal")
+        kept = ("graph", "constants", "options", "ordinal", "phase", "stages")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.options = current() or self.options  # PyTorch's cache doesn't tell options apart
         self._prepare()
 
 
 class GraphRunner:
     """Runs a graph that is one program for each way in which its arguments lie and are bounded."""
 
-    def __init__(self, graph: Graph, options: Options, ordinal: int):
-        self.graph, self.options, self.ordinal = graph, options, ordinal
+    def __init__(self, graph: Graph, options: Options, ordinal: int, name: str = "graph"):
+        self.graph, self.options, self.ordinal, self.name = graph, options, ordinal, name
         self.signature = signature = signature_of(graph)
-        self._passed = [
-            (place, output.place)
-            for place, output in enumerate(graph.outputs)
-            if isinstance(output, Ref) and output.place < len(graph.inputs)
-        ]
-        self._only_new = signature.creates == tuple(range(len(graph.outputs)))
+        _, self._returns = returns_of(graph)
+        new = tuple(New(number) for number in range(len(signature.creates)))
+        self._only_new = self._returns == new
+        self._arguments = sorted(_arguments_in(self._returns))
         self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
         metas = graph.metas()
-        new = [metas[graph.outputs[place].place] for place in signature.creates]
-        fits = {(meta.sizes, meta.dtype) for meta in new}
+        fits = {(meta.sizes, meta.dtype) for meta in program.results_of(graph, signature)}
         tensors = [
             (
                 place in signature.writes,
@@ -98,7 +111,7 @@ class GraphRunner:
             )
             for place in signature.tensors
         ]
-        label = f"graph of {len(graph.nodes)} nodes"
+        label = f"{name} of {len(graph.nodes)} nodes"
         self._call = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
 
     def _make(
@@ -109,12 +122,13 @@ class GraphRunner:
                 self.graph,
                 self.signature,
                 tuple(Binding(*binding) for binding in bindings),
-                tuple(donated),
+                tuple(donated) if self.options.donate else (),
                 tuple(bounds),
                 self._sizes.exact if self._sizes else frozenset(),
                 self.options,
                 self.ordinal,
-                torch.get_float32_matmul_precision(),
+                self.options.matmul_precision or torch.get_float32_matmul_precision(),
+                self.name,
             )
         )
 
@@ -124,27 +138,39 @@ class GraphRunner:
             return self._call_open(arguments, self._sizes)
         if self._only_new:
             return self._call(arguments)
-        passed = [(place, arguments[source]) for place, source in self._passed]
-        return self._outputs(self._call(arguments), passed)
+        passed = {place: arguments[place] for place in self._arguments}
+        return self._outputs(self._call(arguments), passed, ())
 
     def _call_open(self, arguments: list[Any], open_sizes: OpenSizes) -> list[Any]:
-        passed = [(place, arguments[source]) for place, source in self._passed]
+        passed = {place: arguments[place] for place in self._arguments}
         values = open_sizes.symbols.values(arguments)
         bounds = open_sizes.bounds(values)
         open_sizes.pad(arguments, bounds)
         created = self._call(arguments, values, bounds, open_sizes.of_outputs(values))
-        passed += open_sizes.integers(values)
-        return self._outputs(created, passed)
+        return self._outputs(created, passed, values)
 
-    def _outputs(self, created: list[torch.Tensor], passed: list[tuple[int, Any]]) -> list[Any]:
-        outputs: list[Any] = [
-            None if isinstance(output, Ref) else output for output in self.graph.outputs
-        ]
-        for place, tensor in zip(self.signature.creates, created, strict=True):
-            outputs[place] = tensor
-        for place, value in passed:
-            outputs[place] = value
-        return outputs
+    def _outputs(
+        self, created: list[torch.Tensor], passed: dict[int, Any], values: Values
+    ) -> list[Any]:
+        def get(each: Return) -> Any:
+            if isinstance(each, New):
+                return created[each.number]
+            if isinstance(each, Argument):
+                return passed[each.place]
+            if isinstance(each, View):
+                return _reinterpret_tensor(get(each.base), each.sizes, each.strides, each.offset)
+            if isinstance(each, Integer):
+                assert self._sizes is not None
+                return self._sizes.integer(each.expression, values)
+            return each.value
+
+        return [get(each) for each in self._returns]
+
+
+def _arguments_in(returns: Sequence[Return]) -> set[int]:
+    """The arguments that outputs are, or are views of."""
+    sources = [each.base if isinstance(each, View) else each for each in returns]
+    return {each.place for each in sources if isinstance(each, Argument)}
 
 
 class StagedRunner:
@@ -156,14 +182,15 @@ class StagedRunner:
         stages: Sequence[ProgramStage | HostStage],
         options: Options,
         ordinal: int,
+        name: str = "graph",
     ):
         self.graph = graph
         kept = {output.place for output in graph.outputs if isinstance(output, Ref)}
         self._steps: list[Callable[[dict[int, Any], list[int]], None]] = [
-            _ProgramStep(stage, options, ordinal)
+            _ProgramStep(stage, options, ordinal, f"{name}, stage {number}")
             if isinstance(stage, ProgramStage)
             else _HostStep(stage)
-            for stage in stages
+            for number, stage in enumerate(stages, 1)
         ]
         self._dead = last_reads(stages, kept)
 
@@ -177,9 +204,9 @@ class StagedRunner:
 
 
 class _ProgramStep:
-    def __init__(self, stage: ProgramStage, options: Options, ordinal: int):
+    def __init__(self, stage: ProgramStage, options: Options, ordinal: int, name: str):
         self.stage = stage
-        self.runner = GraphRunner(stage.graph, options, ordinal)
+        self.runner = GraphRunner(stage.graph, options, ordinal, name)
 
     def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
         arguments = [values[place] for place in self.stage.inputs]
@@ -271,20 +298,13 @@ def signature_of(graph: Graph) -> Signature:
     kinds = tuple(
         _kind(meta) if place in used else "unused" for place, meta in enumerate(graph.inputs)
     )
-    metas = graph.metas()
     tensors = tuple(place for place, kind in enumerate(kinds) if kind == "tensor")
     return Signature(
         kinds,
         tensors=tensors,
         padded=frozenset(place for place in tensors if not graph.inputs[place].is_static),
         writes=tuple(sorted(graph.written())),
-        creates=tuple(
-            place
-            for place, output in enumerate(graph.outputs)
-            if isinstance(output, Ref)
-            and output.place >= len(graph.inputs)
-            and isinstance(metas[output.place], TensorMeta)
-        ),
+        creates=returns_of(graph)[0],
         symbols=tuple(sorted(graph.symbols())),
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.compiler.node import overload_of
 
@@ -41,12 +41,13 @@ class Callee:
 
 @dataclasses.dataclass(frozen=True)
 class TensorMeta:
-    """What PyTorch promises of a tensor."""
+    """What PyTorch promises of a tensor; ``offset`` is that in its storage while it was traced."""
 
     sizes: tuple[Size, ...]
     strides: tuple[Size, ...]
     dtype: torch.dtype
     device: str
+    offset: Size = 0
 
     @property
     def is_static(self) -> bool:
@@ -103,14 +104,16 @@ class Node:
 class Graph:
     """Nodes in order, what they start from and what is returned.
 
-    ``ranges`` has the least and the largest value of each symbol, None where it has no bound.
+    ``ranges`` has the least and the largest value of each symbol, None where it has no bound. Of
+    the outputs from ``visible`` on (activations that are saved) nobody sees how they lie.
     ``single`` marks a function that returns its one output itself, not in a tuple.
     """
 
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
-    ranges: dict[str, tuple[int, int | None]] = dataclasses.field(default_factory=dict)
+    ranges: dict[str, tuple[int | None, int | None]] = dataclasses.field(default_factory=dict)
+    visible: int | None = None
     single: bool = False
 
     @functools.cached_property
@@ -136,12 +139,19 @@ class Graph:
         }
 
     def symbols(self) -> set[str]:
-        """The names of all open sizes."""
+        """The names of all open sizes, and of integers that are none but vary."""
         return {name for meta in self.metas() for name in open_names(meta)}
+
+    def sizes(self) -> set[str]:
+        """The symbols that some tensor's size depends on."""
+        tensors = (leaf for leaf in tree_leaves(self.metas()) if isinstance(leaf, TensorMeta))
+        return {name for meta in tensors for name in open_names(meta)}
 
 
 COPY = "aten::copy_"
 GETITEM = "_operator:getitem"
+# Runs a graph that does something, such as recording an event, after the values that it is given.
+CONTROL = "higher_order::control_deps"
 _UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
 
 
@@ -229,12 +239,22 @@ class Reader:
             target_name(node.target),
             tuple(_argument(each, places) for each in node.args),
             {name: _argument(each, places) for name, each in sorted(node.kwargs.items())},
-            describe(node.meta.get("val")),
+            describe(_value_of(node)),
             site_of(node),
         )
 
 
-def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int, int | None]]:
+def _value_of(node: fx.Node) -> Any:
+    """What a node gives; AOTAutograd does not say it of what waits for an event and the like."""
+    if "val" in node.meta or target_name(node.target) != CONTROL:
+        return node.meta.get("val")
+    graph = _attribute(node.graph.owning_module, node.args[1].target).graph
+    given = graph.output_node().args[0]
+    given = given if isinstance(given, (list, tuple)) else [given]
+    return [each.meta.get("val") for each in given]
+
+
+def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int | None, int | None]]:
     """What Dynamo knows of the symbols' values."""
     values = (node.meta.get("val") for node in module.graph.nodes)
     tensors = (value for value in values if isinstance(value, FakeTensor))
@@ -245,7 +265,8 @@ def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int, int
     for symbol, known in environment.var_to_range.items():
         if str(symbol) in names:
             upper = int(known.upper) if known.upper < _UNBOUNDED else None
-            ranges[str(symbol)] = (max(0, int(known.lower)), upper)
+            lower = int(known.lower) if known.lower > 0 else 0
+            ranges[str(symbol)] = (lower, upper)
     return dict(sorted(ranges.items()))
 
 
@@ -285,6 +306,7 @@ def describe(value: Any) -> Any:
             tuple(map(size_of, strides)),
             value.dtype,
             value.device.type,
+            size_of(value.storage_offset()) if value.layout == torch.strided else 0,
         )
     if isinstance(value, (list, tuple)):
         return [describe(each) for each in value]

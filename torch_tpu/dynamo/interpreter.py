@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import torch
 from jax import lax
+from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_tpu.compiler.building import first_failure
@@ -33,6 +34,14 @@ Array = Any
 Operator = Callable[..., Any]
 
 _OPERATORS: dict[str, Operator] = {}
+_OPERATOR_MODULES = (
+    "control_flow",
+    "wrapping",
+    "mutating",
+    "checkpointing",
+    "flex_attention",
+    "off_cpu",
+)
 # Functions of sizes and of structures: they run as they are.
 _ON_SIZES = ("_operator", "math", "torch")
 
@@ -50,7 +59,7 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
 @functools.cache
 def operators() -> dict[str, Operator]:
     """What runs higher-order operators, by their name."""
-    for module in ("control_flow", "wrapping", "mutating", "checkpointing", "flex_attention"):
+    for module in _OPERATOR_MODULES:
         importlib.import_module(f"torch_tpu.dynamo.{module}")
     return _OPERATORS
 
@@ -154,7 +163,7 @@ class Interpreter:
         self.metas = self.graph.metas()
         for node in self.graph.nodes:
             try:
-                self.values.append(self._result(node))
+                self.values.append(self.result(node))
             except (GraphError, NeedsExactSizes):
                 raise
             except Exception as error:
@@ -179,7 +188,8 @@ class Interpreter:
         """The description of an argument that is a reference, else None."""
         return self.metas[value.place] if isinstance(value, Ref) else None
 
-    def _result(self, node: Node) -> Any:
+    def result(self, node: Node) -> Any:
+        """What a node gives."""
         args, kwargs = self.read(node.args), self.read(node.kwargs)
         if node.target == COPY:
             return self._copy(node, *args)
@@ -201,7 +211,8 @@ class Interpreter:
             return [self._sized(each, item) for each, item in zip(result, meta, strict=True)]
         if not isinstance(meta, TensorMeta) or meta.is_static or result is None:
             return result
-        return sizes.sized(result, evaluate(meta.sizes, self.state.symbols))
+        true = evaluate(meta.sizes, self.state.symbols)
+        return result if any(map(is_symbolic_dim, true)) else sizes.sized(result, true)
 
     def _symbols_of(self, node: Node) -> frozenset[str]:
         """The open sizes that a node touches."""
@@ -259,7 +270,10 @@ class Interpreter:
 def promised(result: Any, meta: Any) -> Any:
     """A rule's result with the dtypes that PyTorch promises; a wrong shape is an error."""
     if isinstance(meta, list):
-        return [promised(each, item) for each, item in zip(result, meta, strict=False)]
+        return [
+            None if _left_out(each, item) else promised(each, item)
+            for each, item in zip(result, meta, strict=False)
+        ]
     if not isinstance(meta, TensorMeta) or result is None:
         return result
     array = round_to(result, meta.dtype)
@@ -268,10 +282,18 @@ def promised(result: Any, meta: Any) -> Any:
     return array
 
 
+def _left_out(result: Any, meta: Any) -> bool:
+    """Whether rules, as PyTorch's kernels for the CPU, leave out what other kernels give."""
+    return isinstance(meta, TensorMeta) and getattr(result, "shape", ()) == (0,) != meta.sizes
+
+
 def is_contiguous(meta: TensorMeta) -> bool:
-    """Whether a tensor of this description is row-major."""
+    """Whether a tensor of this description is row-major, whatever its open sizes are."""
+    examples = {name: 64 + place for place, name in enumerate(sorted(open_names(meta)))}
     with _disable_current_modes():
-        return torch.empty_strided(meta.sizes, meta.strides, device="meta").is_contiguous()
+        return torch.empty_strided(
+            evaluate(meta.sizes, examples), evaluate(meta.strides, examples), device="meta"
+        ).is_contiguous()
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""One graph's open sizes at a call: their bounds, arguments padded to them, sizes of the outputs."""
+"""A graph's open sizes at a call: their bounds, padded arguments, the sizes of the outputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
-from torch_tpu.dynamo.graph import Graph, Ref, Symbolic
+from torch_tpu.dynamo.graph import Graph
 from torch_tpu.dynamo.options import Options
-from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of
-from torch_tpu.dynamo.symbols import Symbols, Values, power_of_two
+from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of, results_of
+from torch_tpu.dynamo.symbols import Symbols, Values
 
 _log = logging.getLogger("torch_tpu")
 
@@ -25,16 +25,9 @@ class OpenSizes:
         self.graph = graph
         self.signature = signature
         self.symbols = Symbols(graph)
+        self._bucket = options.bucket
         self._padding = {place: padding_of(graph.inputs[place]) for place in signature.padded}
-        metas = graph.metas()
-        outputs = [metas[graph.outputs[place].place] for place in signature.creates]
-        self.of_outputs = self.symbols.evaluator(open_sizes(outputs))
-        self._integers = [
-            (place, metas[output.place].expression)
-            for place, output in enumerate(graph.outputs)
-            if isinstance(output, Ref) and isinstance(metas[output.place], Symbolic)
-        ]
-        self._evaluate_integers = self.symbols.evaluator(size for _, size in self._integers)
+        self.of_outputs = self.symbols.evaluator(open_sizes(results_of(graph, signature)))
 
     @functools.cached_property
     def exact(self) -> frozenset[str]:
@@ -57,12 +50,11 @@ class OpenSizes:
 
     def bounds(self, values: Values) -> Values:
         """The bound of each symbol in a call with these values."""
-        return self.symbols.bounds(values, self.exact, power_of_two)
+        return self.symbols.bounds(values, self.exact, self._bucket)
 
-    def integers(self, values: Values) -> list[tuple[int, int]]:
-        """The outputs that are integers, by their places."""
-        results = self._evaluate_integers(values)
-        return [(place, result) for (place, _), result in zip(self._integers, results, strict=True)]
+    def integer(self, expression: str, values: Values) -> int:
+        """An expression of the sizes in a call with these values."""
+        return self.symbols.evaluator([expression])(values)[0]
 
     def pad(self, arguments: list[Any], bounds: Values) -> None:
         """Give the arguments with open sizes values of the dims that the program takes."""
@@ -96,4 +88,9 @@ def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> tor
 
 
 def _is_packed(tensor: torch.Tensor, padding: Padding) -> bool:
-    return tensor.permute(padding.order).is_contiguous()
+    expected, sizes, strides = 1, tensor.shape, tensor.stride()
+    for dim in reversed(padding.order):
+        if sizes[dim] != 1 and strides[dim] != expected:
+            return False
+        expected *= sizes[dim]
+    return True

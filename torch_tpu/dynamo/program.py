@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import pickle
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,8 @@ import torch
 
 from torch_tpu.compiler import layout, store
 from torch_tpu.compiler.node import Created, Dims, Program, Write
-from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names
+from torch_tpu.dynamo import logs
+from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names, refs_in
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.symbols import evaluate
 
@@ -26,6 +28,7 @@ class Binding:
     """How a tensor argument lies in its storage's value; csrc/eager/graph.h says more.
 
     ``offset`` is -1 for a window, whose offset is a runtime integer, counted in ``aligned``.
+    ``slot`` is the first argument of the same storage where one of them is written, else -1.
     """
 
     filled: bool
@@ -38,6 +41,7 @@ class Binding:
     aligned: int
     conj: bool
     neg: bool
+    slot: int = -1
 
     @property
     def is_window(self) -> bool:
@@ -61,7 +65,7 @@ class Signature:
 
     ``kinds`` is what _C.Graph wants, ``tensors`` the inputs that are tensors, ``padded`` those of
     them with a size known at run time, ``writes`` those that take a new value, ``creates`` the
-    outputs that are new tensors, ``symbols`` the names of the open sizes.
+    values that are new tensors, ``symbols`` the names of the open sizes.
     """
 
     kinds: tuple[str, ...]
@@ -88,12 +92,13 @@ class GraphSource:
     options: Options
     ordinal: int
     precision: str
+    name: str = "graph"
 
     is_large = True
 
     @property
     def label(self) -> str:
-        return f"graph of {len(self.graph.nodes)} nodes"
+        return f"{self.name} of {len(self.graph.nodes)} nodes"
 
     def key(self) -> bytes:
         facts = (
@@ -112,11 +117,15 @@ class GraphSource:
         """Where the runtime numbers stand."""
         return Numbers(self)
 
+    @functools.cached_property
+    def results(self) -> list[TensorMeta]:
+        """The descriptions of the new tensors."""
+        return results_of(self.graph, self.signature)
+
     @property
     def created(self) -> list[Created]:
         """The new tensors; csrc/eager/graph.h says what negative sizes mean."""
-        metas = self.graph.metas()
-        outputs = [metas[self.graph.outputs[place].place] for place in self.signature.creates]
+        outputs = self.results
         places = {size: -1 - place for place, size in enumerate(open_sizes(outputs))}
         return [
             Created(
@@ -138,15 +147,23 @@ class GraphSource:
 
     @property
     def writes(self) -> list[Write]:
-        writes = []
+        """The storages that take a new value, each once."""
+        writes: dict[int, Write] = {}
         for place in self.signature.writes:
             slot = self.signature.tensors.index(place)
             binding = self.bindings[slot]
-            writes.append(Write(slot, binding.value_dims, binding.value_dtype))
-        return writes
+            writes.setdefault(
+                self.storage(slot), Write(slot, binding.value_dims, binding.value_dtype)
+            )
+        return list(writes.values())
+
+    def storage(self, slot: int) -> int:
+        """The first tensor argument of the same storage."""
+        shared = self.bindings[slot].slot
+        return slot if shared == -1 else shared
 
     def reusable(self) -> list[int]:
-        """The donated inputs that an output fits, one for one; a written one's own new value first."""
+        """The donated inputs that an output fits, one for one."""
         wanted = [(each.value_dims, each.dtype) for each in self.created]
         wanted += [(write.dims, write.dtype) for write in self.writes]
         filled = [binding for binding in self.bindings if binding.filled]
@@ -198,8 +215,48 @@ class GraphProgram:
 
 def make(source: GraphSource) -> GraphProgram:
     """The program of a source, from the cache or compiled."""
-    made = store.program(source, lambda: _compile(source))
+    began = time.perf_counter()
+    compiled = []
+
+    def compile_now() -> Program:
+        compiled.append(True)
+        return _compile(source)
+
+    if source.options.is_cached or store.must_not_compile():
+        made = store.program(source, compile_now)
+    else:
+        made = compile_now()
+    logs.program(source, bool(compiled), time.perf_counter() - began)
     return GraphProgram(made, source.created, source.writes)
+
+
+def results_of(graph: Graph, signature: Signature) -> list[TensorMeta]:
+    """The descriptions of a graph's new tensors.
+
+    One with gaps between its elements (a part of a larger array) is packed where nobody sees it,
+    and where its size is open.
+    """
+    metas = graph.metas()
+    visible = {ref.place for ref in refs_in(graph.outputs[: graph.visible])}
+    results = []
+    for place in signature.creates:
+        meta = metas[place]
+        results.append(meta if place in visible and meta.is_static else _packed(meta))
+    return results
+
+
+def _packed(meta: TensorMeta) -> TensorMeta:
+    """The same dims in the same order in memory, without gaps."""
+    strides: dict[int, Size] = {}
+    stride: Size = 1
+    for dim in reversed(padding_of(meta).order):
+        strides[dim] = stride
+        size = meta.sizes[dim]
+        if isinstance(size, int) and isinstance(stride, int):
+            stride = size * stride
+        else:
+            stride = f"({size})*({stride})"
+    return dataclasses.replace(meta, strides=tuple(strides[dim] for dim in range(len(strides))))
 
 
 def open_sizes(metas: Iterable[TensorMeta]) -> list[str]:
@@ -235,14 +292,16 @@ def padding_of(meta: TensorMeta) -> Padding:
     """A tensor's place in a padded value, told from its strides at sizes that differ."""
     names = sorted(open_names(meta))
     example = {name: 7 + 4 * place for place, name in enumerate(names)}
-    created = Created(
-        tuple(evaluate(meta.sizes, example)), tuple(evaluate(meta.strides, example)), meta.dtype
-    )
-    order = layout.memory_order(created) or tuple(range(len(meta.sizes)))
+    strides = evaluate(meta.strides, example)
+    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
     return Padding(order, tuple(meta.sizes[dim] for dim in order))
 
 
 def _compile(source: GraphSource) -> Program:
-    from torch_tpu.dynamo import tracing
+    from torch_tpu.dynamo import errors, tracing
 
-    return tracing.compile_graph(source)
+    try:
+        return tracing.compile_graph(source)
+    except Exception as error:
+        raised = errors.explained(source, error)
+    raise raised

@@ -16,7 +16,17 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.dynamo.graph import COPY, GETITEM, Graph, Node, Ref, TensorMeta, refs_in, target_of
+from torch_tpu.dynamo.graph import (
+    CONTROL,
+    COPY,
+    GETITEM,
+    Graph,
+    Node,
+    Ref,
+    TensorMeta,
+    refs_in,
+    target_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +131,7 @@ class _Cut:
         """Whether a node does something besides giving a result."""
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
-            return False
+            return node.target == CONTROL
         asserts = not target._schema.returns
         random = torch.Tag.nondeterministic_seeded in target.tags
         return target._schema.is_mutable or asserts or random
@@ -178,7 +188,7 @@ class _Cut:
         numbers = {place: Ref(number) for number, place in enumerate([*inputs, *places])}
         graph = Graph(
             tuple(self.metas[place] for place in inputs),
-            tuple(_renumbered(self.node(place), numbers) for place in places),
+            tuple(renumbered(self.node(place), numbers) for place in places),
             tuple(numbers[place] for place in outputs),
         )
         return ProgramStage(graph, tuple(inputs), tuple(outputs))
@@ -197,7 +207,9 @@ class _Cut:
         ) or (place not in self.host and any(reader in self.host for reader in self.readers[place]))
 
 
-def _renumbered(node: Node, numbers: dict[int, Ref]) -> Node:
+def renumbered(node: Node, numbers: dict[int, Ref]) -> Node:
+    """A node that reads its values by other numbers."""
+
     def renumber(value: Any) -> Any:
         return tree_map(lambda leaf: numbers[leaf.place] if isinstance(leaf, Ref) else leaf, value)
 

@@ -33,11 +33,15 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else a.maximum(b)
+    if isinstance(b, int):
+        return max(a, b) if isinstance(a, int) else a.maximum(b)
+    return b.maximum(a)
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else a.minimum(b)
+    if isinstance(b, int):
+        return min(a, b) if isinstance(a, int) else a.minimum(b)
+    return b.minimum(a)
 
 
 @functools.cache
@@ -67,6 +71,7 @@ class Symbols:
     def __init__(self, graph: Graph):
         self.names = tuple(sorted(graph.symbols()))
         self.ranges = [graph.ranges.get(name, (0, None)) for name in self.names]
+        self._sizes = graph.sizes()
         found: dict[str, _Source] = {}
         for place, meta in enumerate(graph.inputs):
             for dim, size in _shown(meta):
@@ -81,15 +86,19 @@ class Symbols:
         return tuple(source.read(arguments) for source in self._sources)
 
     def bounds(self, values: Values, exact: frozenset[str], bucket: Buckets) -> Values:
-        """The bound of each symbol: itself for those that are ``exact``."""
+        """The bound of each symbol: itself for those that are ``exact``, 0 for one of no size."""
+
+        def bound(name: str, value: int, upper: int | None) -> int:
+            if name in exact:
+                return value
+            if name not in self._sizes:
+                return 0
+            return bucket(value) if upper is None else upper
+
         return tuple(
-            value if name in exact else self._bound(value, upper, bucket)
+            bound(name, value, upper)
             for name, value, (_, upper) in zip(self.names, values, self.ranges, strict=True)
         )
-
-    @staticmethod
-    def _bound(value: int, upper: int | None, bucket: Buckets) -> int:
-        return upper if upper is not None else bucket(value)
 
     def evaluator(self, sizes: Iterable[Size]) -> Callable[[Values], list[int]]:
         """What gives sizes and expressions of sizes for the symbols' values."""
@@ -110,8 +119,3 @@ def _shown(meta: Any) -> Iterable[tuple[int | None, str]]:
         for dim, size in enumerate(meta.sizes):
             if isinstance(size, str) and names_in(size) == {size}:
                 yield dim, size
-
-
-def power_of_two(value: int) -> int:
-    """The bucket of a size: the next power of two, 16 at least."""
-    return max(16, 1 << (value - 1).bit_length() if value > 1 else 1)

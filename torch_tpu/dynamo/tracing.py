@@ -13,13 +13,14 @@ from jax import lax
 
 from torch_tpu.compiler.building import compile_function, jax_settings
 from torch_tpu.compiler.lower import in_memory_order, round_to
-from torch_tpu.compiler.node import Created, Program
+from torch_tpu.compiler.node import Program
+from torch_tpu.dynamo import dumps, errors
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
-from torch_tpu.dynamo.interpreter import Interpreter, NeedsExactSizes, State
+from torch_tpu.dynamo.interpreter import GraphError, Interpreter, NeedsExactSizes, State
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Binding, GraphSource, Signature, padding_of, whole
 from torch_tpu.dynamo.symbols import evaluate
-from torch_tpu.lowering import dtypes, sizes, views
+from torch_tpu.lowering import dtypes, registry, sizes, views
 
 Array = Any
 
@@ -39,6 +40,8 @@ def compile_graph(source: GraphSource) -> Program:
         donated=source.reusable(),
         precision=source.precision,
         ordinal=source.ordinal,
+        flags=source.options.xla_flags,
+        show=dumps.watcher(source),
     )
     return dataclasses.replace(program, checks=tuple(state.errors))
 
@@ -50,13 +53,18 @@ def run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> li
 
 
 def _symbols(source: GraphSource, inputs: dict[int | str, Array]) -> dict[str, Any]:
-    """The value of each symbol: a number where it is exact, else a Size."""
-    return {
-        name: bound if name in source.exact else sizes.Size(bound, inputs["ints"][place])
-        for place, (name, bound) in enumerate(
-            zip(source.signature.symbols, source.bounds, strict=True)
-        )
-    }
+    """The value of each symbol: a number where it is exact, a Size, or a traced integer."""
+    are_sizes, symbols = source.graph.sizes(), {}
+    for place, (name, bound) in enumerate(
+        zip(source.signature.symbols, source.bounds, strict=True)
+    ):
+        if name in source.exact:
+            symbols[name] = bound
+        elif name in are_sizes:
+            symbols[name] = sizes.Size(bound, inputs["ints"][place])
+        else:
+            symbols[name] = registry.weaken(inputs["ints"][place])
+    return symbols
 
 
 def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> list[Array]:
@@ -88,22 +96,25 @@ def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> l
     if graph.draws:
         state.seed, state.offset = (inputs["ints"][numbers.seed + word] for word in (0, 1))
     interpreter = Interpreter(graph, state)
-    results = interpreter.run(values)
+    interpreter.run(values)
+    values = interpreter.values
     metas = graph.metas()
     outputs = []
-    for place, created in zip(source.signature.creates, source.created, strict=True):
-        meta = metas[graph.outputs[place].place]
+    for place, meta, created in zip(
+        source.signature.creates, source.results, source.created, strict=True
+    ):
         if meta.is_static:
-            outputs.append(in_memory_order(results[place], created, None))
+            outputs.append(in_memory_order(values[place], created, None))
         else:
-            outputs.append(_padded(results[place], meta, created.value_dims))
+            outputs.append(_padded(values[place], meta, created.value_dims))
     for place in source.signature.writes:
         slot = source.signature.tensors.index(place)
-        value = interpreter.written[place]
+        storage, value = source.storage(slot), interpreter.written[place]
         if place in source.signature.padded:
-            outputs.append(_padded(value, metas[place], source.bindings[slot].value_dims))
+            bases[storage] = _padded(value, metas[place], source.bindings[slot].value_dims)
         else:
-            outputs.append(write(bases[slot], source.bindings[slot], windows.get(place), value))
+            bases[storage] = write(bases[storage], source.bindings[slot], windows.get(place), value)
+    outputs += [bases[source.storage(each.slot)] for each in source.writes]
     return outputs + ([state.failure()] if state.codes else [])
 
 
@@ -213,5 +224,14 @@ def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str])
         ("ints", "floats"), (jnp.int64, jnp.float64), source.numbers.counts, strict=True
     ):
         shapes[name] = jax.ShapeDtypeStruct((count,), dtype)
-    with jax_settings("highest"):
-        jax.eval_shape(lambda inputs: run(source, State(), inputs), shapes)
+    names = list(shapes)
+    try:
+        with jax_settings("highest"):
+            jax.eval_shape(
+                lambda arrays: run(source, State(), dict(zip(names, arrays, strict=True))),
+                list(shapes.values()),
+            )
+        return
+    except GraphError as error:
+        raised = errors.explained(source, error)
+    raise raised

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.lowering import dynamic_views, registry, sizes
+from torch_tpu.lowering import dynamic_views, merged_rows, registry, sizes
 from torch_tpu.lowering.sizes import Size
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 Overload = torch._ops.OpOverload
 
@@ -28,10 +29,11 @@ Overload = torch._ops.OpOverload
 class Form:
     """How an op runs at bounds.
 
-    ``function`` stands in for the rule. ``pads`` says that padding must not reach the rule: it gets
-    zeros there, which add nothing to sums and products and are places that exist. ``ints`` is what
-    becomes of a Size among the integers: "bound" where they are shapes, "size" where the rule reads
-    Sizes; elsewhere there may be none. ``serves(*args, **kwargs)`` looks at a call's arguments.
+    ``function`` stands in for the rule. ``pads`` says that the rule finds zeros for padding, which
+    add nothing to sums and are places that exist; other rules are indifferent, or fill it in.
+    ``ints`` is what becomes of a Size among the integers: "bound" where they are shapes, "size"
+    where the rule reads Sizes; elsewhere there may be none. ``serves(*args, **kwargs)`` looks at a
+    call's arguments.
     """
 
     function: Callable[..., Any] | None = None
@@ -59,6 +61,18 @@ def _starts_static(self: Any, pad: Any, value: Any = 0) -> bool:
 
 def _without_masks(self: Any, indices: Any, *rest: Any) -> bool:
     return all(index is None or index.dtype not in (bool, "uint8") for index in indices)
+
+
+def _zeros_add_nothing(self: Any, ord: Any = 2, *rest: Any, **options: Any) -> bool:
+    return ord >= 0
+
+
+def _has_static_boundaries(self: Any, boundaries: Any, **options: Any) -> bool:
+    return not sizes.dynamic_dims(boundaries)
+
+
+def _halves_statically(self: Any, dim: int = -1) -> bool:
+    return dim % self.ndim not in sizes.dynamic_dims(self)
 
 
 def _counts_whole_windows(
@@ -90,6 +104,8 @@ _NOT_ELEMENTWISE = {
 }
 
 _ELEMENTWISE = (
+    prims.convert_element_type.default,
+    prims.device_put.default,
     aten.masked_fill.Scalar,
     aten.masked_fill.Tensor,
     aten.mse_loss_backward.default,
@@ -97,6 +113,11 @@ _ELEMENTWISE = (
     aten.huber_loss_backward.default,
     aten.soft_margin_loss_backward.default,
     aten.binary_cross_entropy_backward.default,
+    aten.view_as_real_copy.default,
+    aten.xlogy.Tensor,
+    aten.xlogy.Scalar_Self,
+    aten.xlogy.Scalar_Other,
+    aten.diag_embed.default,
     aten.native_dropout.default,
     aten.native_dropout_backward.default,
     aten.bernoulli.p,
@@ -111,7 +132,6 @@ _ELEMENTWISE = (
 
 _REDUCING = (
     aten.sum.default,
-    aten.sum.dim_IntList,
     aten.nansum.default,
     aten.mean.default,
     aten.mean.dim,
@@ -170,9 +190,7 @@ _REDUCING = (
 )
 
 _PRODUCTS = (
-    aten.mm.default,
     aten.bmm.default,
-    aten.addmm.default,
     aten.baddbmm.default,
     aten.addbmm.default,
     aten._addmm_activation.default,
@@ -180,6 +198,9 @@ _PRODUCTS = (
     aten.addmv.default,
     aten.addr.default,
     aten.dot.default,
+)
+
+_ATTENTION_AND_CONVOLUTION = (
     aten._scaled_dot_product_fused_attention_overrideable.default,
     aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
@@ -196,11 +217,13 @@ _PLACES = (
     aten.scatter.src,
     aten.scatter.value,
     aten.scatter_add.default,
+    aten.scatter.reduce,
     aten.scatter_reduce.two,
     aten.index_select.default,
     aten.index_add.default,
     aten.index_copy.default,
     aten.index_fill.int_Scalar,
+    aten.index_fill.int_Tensor,
     aten.index_reduce.default,
     aten.take.default,
     aten.put.default,
@@ -216,6 +239,10 @@ _WITH_SHAPES = (
     aten.new_zeros.default,
     aten.new_ones.default,
     aten.new_full.default,
+    aten.diagonal_copy.default,
+    aten.diagonal_backward.default,
+    aten.unfold_copy.default,
+    aten.unfold_backward.default,
     aten.eye.m,
     aten.eye.default,
     aten.native_layer_norm.default,
@@ -244,6 +271,41 @@ _BY_CHANNEL = (
     aten.native_batch_norm_backward.default,
 )
 
+# Ops whose last dimensions must be static, by how many.
+_BATCHED = {
+    1: (
+        aten.reflection_pad1d.default,
+        aten.reflection_pad1d_backward.default,
+        aten.replication_pad1d.default,
+        aten.replication_pad1d_backward.default,
+        aten.upsample_nearest1d.default,
+        aten.upsample_linear1d.default,
+        aten.view_as_complex_copy.default,
+    ),
+    2: (
+        aten.avg_pool2d_backward.default,
+        aten.max_pool2d_with_indices.default,
+        aten.max_pool2d_with_indices_backward.default,
+        aten._adaptive_avg_pool2d.default,
+        aten._adaptive_avg_pool2d_backward.default,
+        aten.adaptive_max_pool2d.default,
+        aten.reflection_pad2d.default,
+        aten.reflection_pad2d_backward.default,
+        aten.replication_pad2d.default,
+        aten.replication_pad2d_backward.default,
+        aten.upsample_nearest2d.default,
+        aten.upsample_nearest2d_backward.default,
+        aten.upsample_bilinear2d.default,
+        aten.upsample_bilinear2d_backward.default,
+        aten.upsample_bicubic2d.default,
+    ),
+    3: (
+        aten.pixel_shuffle.default,
+        aten.pixel_unshuffle.default,
+        aten.channel_shuffle.default,
+    ),
+}
+
 _CONDITIONAL = {
     aten.index.Tensor: Form(serves=_without_masks),
     aten._unsafe_index.Tensor: Form(serves=_without_masks),
@@ -251,11 +313,12 @@ _CONDITIONAL = {
     aten._unsafe_index_put.default: Form(serves=_without_masks),
     aten.constant_pad_nd.default: Form(ints="bound", serves=_starts_static),
     aten.avg_pool2d.default: Form(serves=_counts_whole_windows),
-    aten.avg_pool2d_backward.default: Form(serves=_no_dynamic_beyond(2)),
-    aten.max_pool2d_with_indices.default: Form(serves=_no_dynamic_beyond(2)),
-    aten.max_pool2d_with_indices_backward.default: Form(serves=_no_dynamic_beyond(2)),
-    aten._adaptive_avg_pool2d.default: Form(serves=_no_dynamic_beyond(2)),
-    aten._adaptive_avg_pool2d_backward.default: Form(serves=_no_dynamic_beyond(2)),
+    aten.linalg_vector_norm.default: Form(serves=_zeros_add_nothing),
+    aten.bucketize.Tensor: Form(pads=False, serves=_has_static_boundaries),
+    aten.glu.default: Form(pads=False, serves=_halves_statically),
+    aten.glu_backward.default: Form(
+        pads=False, serves=lambda grad_output, self, dim: _halves_statically(self, dim)
+    ),
 }
 
 
@@ -270,18 +333,28 @@ def _in_elementwise_modules() -> Iterable[Overload]:
 def table() -> dict[Overload, Form]:
     """Every op that runs with dynamic sizes, by its functional overload."""
     views = {
-        overload: Form(function, ints="size", serves=dynamic_views.CONDITIONS.get(function))
+        overload: Form(
+            function, pads=False, ints="size", serves=dynamic_views.CONDITIONS.get(function)
+        )
         for overload, function in dynamic_views.FORMS.items()
     }
     groups = (
         (_in_elementwise_modules(), Form(pads=False)),
-        (_ELEMENTWISE, Form(pads=False)),
-        (_REDUCING + _PRODUCTS + _PLACES + _BY_CHANNEL, Form()),
+        (_ELEMENTWISE + _PRODUCTS, Form(pads=False)),
+        (_REDUCING + _ATTENTION_AND_CONVOLUTION + _PLACES + _BY_CHANNEL, Form()),
         (_WITH_SHAPES, Form(ints="bound")),
         (_WITH_SIZES, Form(ints="size")),
     )
+    batched = {
+        overload: Form(ints="bound", serves=_no_dynamic_beyond(trailing))
+        for trailing, overloads in _BATCHED.items()
+        for overload in overloads
+    }
     grouped = {overload: form for overloads, form in groups for overload in overloads}
-    return {**grouped, **_CONDITIONAL, **views}
+    merged = {
+        overload: Form(function, pads=False) for overload, function in merged_rows.FORMS.items()
+    }
+    return {**grouped, **batched, **_CONDITIONAL, **views, **merged}
 
 
 def _form(overload: Overload) -> Form | None:
@@ -307,6 +380,8 @@ def serves(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return False
     if form.ints is None and any(map(_holds_size, _integers(overload, args, kwargs))):
         return False
+    if form.ints != "size" and _has_traced_constant(overload, args, kwargs):
+        return False
     positional, named = registry.bind(overload, args, kwargs)
     return form.serves is None or form.serves(*positional, **named)
 
@@ -331,11 +406,11 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
     )
     kwargs = {name: _prepared(value, schema[name], form) for name, value in kwargs.items()}
     positional, named = registry.bind(overload, args, kwargs)
-    return function(*positional, **named, **extra)
+    return function(*positional, **{**named, **extra})
 
 
 def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
-    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float"))
+    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float", "Tensor"))
 
     def prepare(leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
@@ -343,7 +418,7 @@ def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
         if not isinstance(leaf, Size) or form.ints == "size":
             return leaf
         if is_number:
-            return jax._src.lax.lax._convert_element_type(leaf.value, "int64", weak_type=True)
+            return registry.weaken(leaf.value.astype(jnp.int64))
         return operator.index(leaf)
 
     return tree_map(prepare, value)
@@ -353,6 +428,17 @@ def _integers(overload: Overload, args: Any, kwargs: Any) -> Iterable[Any]:
     for place, argument in enumerate(overload._schema.arguments):
         if "int" in str(argument.type):
             yield args[place] if place < len(args) else kwargs.get(argument.name)
+
+
+def _has_traced_constant(overload: Overload, args: Any, kwargs: Any) -> bool:
+    """Whether a number that the rule wants as part of the program is known at run time only."""
+    rule = registry.find(overload)
+    for place, argument in enumerate(overload._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_constant = rule is not None and argument.name in rule.static
+        if is_constant and any(isinstance(leaf, (Size, jax.Array)) for leaf in tree_leaves(value)):
+            return True
+    return False
 
 
 def _holds_size(value: Any) -> bool:

@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import sizes
+from torch_tpu.lowering import merged_rows, sizes
 from torch_tpu.lowering.sizes import Size
 
 aten = torch.ops.aten
 
 Array = Any
+
+_FURTHEST = 2**31 - 1  # a larger end stands for the dimension's own
 
 
 def view(self: Array, size: Any, **options: Any) -> Array:
@@ -43,7 +45,9 @@ def expand(self: Array, size: Any, *, implicit: bool = False) -> Array:
 def permute(self: Array, dims: Any) -> Array:
     order = [dim % self.ndim for dim in dims]
     own = sizes.sizes_of(self)
-    return sizes.sized(lax.transpose(self, order), [own[dim] for dim in order])
+    result = sizes.sized(lax.transpose(self, order), [own[dim] for dim in order])
+    origin = merged_rows.transposed_origin(self) if order == [1, 0] else None
+    return result if origin is None else sizes.came_from(result, origin)
 
 
 def transpose(self: Array, dim0: int, dim1: int) -> Array:
@@ -84,6 +88,11 @@ def _place(place: Any, length: Any) -> Any:
     return sizes.value(place)
 
 
+def _end(end: Any, length: Any) -> Any:
+    is_beyond = end is None or isinstance(end, int) and end > _FURTHEST
+    return length if is_beyond else _smaller(_place(end, length), length)
+
+
 def select(self: Array, dim: int, index: Any) -> Array:
     dim %= self.ndim
     own = sizes.sizes_of(self)
@@ -96,8 +105,7 @@ def slice_(self: Array, dim: int = 0, start: Any = None, end: Any = None, step: 
     dim %= self.ndim
     own, length = sizes.sizes_of(self), sizes.size(self, dim)
     first = _place(0 if start is None else start, length)
-    last = length if end is None else _place(end, length)
-    last = _smaller(last, length)
+    last = _end(end, length)
     first = max(first, 0) if isinstance(first, int) else jnp.clip(first, 0, length)
     self = lax.slice_in_dim(_from_place(self, first, dim), 0, None, step, dim)
     length = _larger(-((first - last) // step), 0)
@@ -161,7 +169,7 @@ def slice_scatter(
     dim %= self.ndim
     length = sizes.size(self, dim)
     first = _place(0 if start is None else start, length)
-    last = _smaller(length if end is None else _place(end, length), length)
+    last = _end(end, length)
     place = lax.broadcasted_iota(jnp.int32, self.shape, dim)
     hit = (place >= first) & (place < last) & ((place - first) % step == 0)
     source = jnp.clip((lax.iota(jnp.int32, self.shape[dim]) - first) // step, 0)

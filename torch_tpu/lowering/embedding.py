@@ -93,7 +93,7 @@ def _bag_max(rows, bags, count, indices, counted):
     return jnp.where(found, largest, 0), jnp.where(found, chosen, 0).astype(indices.dtype)
 
 
-def _embed_bags(
+def embed_bags(
     weight,
     indices,
     offsets,
@@ -139,7 +139,7 @@ def _embedding_bag_results(forward_only):
         include_last_offset=False,
         padding_idx=-1,
     ):
-        result, bags, sizes, maxima = _embed_bags(
+        result, bags, sizes, maxima = embed_bags(
             weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
         )
         if mode == SUM:
@@ -171,6 +171,7 @@ def _embedding_bag_dense_backward(
     padding_idx=-1,
 ):
     grad = grad.astype(_compute_dtype(grad))
+    bag_size = bag_size[: grad.shape[0]]  # off the CPU there is one for the last offset too
     if grad.size == 0 or indices.size == 0:
         return jnp.zeros((num_weights, grad.shape[1]), grad.dtype)
     if mode == MAX:

@@ -36,8 +36,9 @@ def _progression(start, step, length, dtype):
 
 def _bounded_progression(start, end, step, dtype):
     """A range of integers whose ends are known when it is made, as long as it may become."""
-    least = 0 if isinstance(start, sizes.Size) else start
-    length = max(0, -((least - operator.index(end)) // step))
+    low, high = (start, end) if step > 0 else (end, start)
+    least = 0 if isinstance(low, sizes.Size) else low
+    length = max(0, -((least - operator.index(high)) // abs(step)))
     result = lax.iota(jnp.int64, length) * step + sizes.value(start)
     return result if dtype is None else result.astype(dtypes.to_jax(dtype))
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import lowering
 
@@ -19,6 +19,7 @@ def contract(lhs, rhs, contracting, batch=((), ())):
     into the sum.
     """
     accumulator = _accumulator(lhs.dtype)
+    lhs, rhs = sizes.filled(lhs, 0, contracting[0]), sizes.filled(rhs, 0, contracting[1])
 
     def dot(lhs, rhs):
         return lax.dot_general(lhs, rhs, (contracting, batch), preferred_element_type=accumulator)
@@ -59,6 +60,7 @@ def product(lhs, rhs, contiguous=True):
     batch = tuple(range(lhs.ndim - 2))
     if contiguous:
         return contract(lhs, rhs, ((lhs.ndim - 1,), (rhs.ndim - 2,)), (batch, batch))
+    rhs = sizes.filled(rhs, 0, (rhs.ndim - 2,))
     return contract(lhs, rhs.mT, ((lhs.ndim - 1,), (rhs.ndim - 1,)), (batch, batch))
 
 

@@ -73,9 +73,7 @@ def native_layer_norm_backward(
     count = sizes.count(input, axes)
 
     def grad_input():
-        along, mean_grad = (
-            sum_along(each, axes, weight) / count for each in (products, grad_out)
-        )
+        along, mean_grad = (sum_along(each, axes, weight) / count for each in (products, grad_out))
         grad = affine(grad_out, weight, None)
         return _input_gradient(grad, normalised, rstd, mean_grad, along)
 
@@ -149,8 +147,7 @@ def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, g
     def grad_input():
         factor = _by_group(weight, group)
         along, mean_grad = (
-            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / count
-            for each in sums
+            jnp.sum(affine(each, factor, None), axis=2, keepdims=True) / count for each in sums
         )
         scaled = affine(grad, factor, None)
         grad_input = _input_gradient(scaled, normalised, rstd, mean_grad, along)

@@ -6,7 +6,7 @@ from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import lowering
 
 prims = torch.ops.prims
-import torch._prims  # noqa: E402, F401  (defines the ops)
+import torch._prims  # noqa: E402  (defines the ops)
 
 
 @lowering(prims.convert_element_type.default)

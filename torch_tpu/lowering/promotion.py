@@ -77,8 +77,8 @@ def cast(operand: Any, dtype: torch.dtype) -> jax.Array:
     target = dtypes.to_jax(dtype)
     array = jnp.asarray(operand)
     if jnp.issubdtype(array.dtype, jnp.complexfloating) and not dtype.is_complex:
-        array = array.real
-    return sizes.like(jax.lax.convert_element_type(array, target), operand)
+        array = sizes.like(array.real, array)
+    return sizes.converted(array, target)
 
 
 def promote(*operands: Any, to_float: bool = False) -> tuple[jax.Array, ...]:

@@ -29,6 +29,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import torch
 
@@ -120,7 +121,11 @@ def call(
 def bind(
     overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """A caller's arguments as rules expect them: in order, keyword-only ones by name."""
+    """A caller's arguments as rules expect them: in order, keyword-only ones by name.
+
+    Numbers that a rule takes at run time become arrays, as they would be there.
+    """
+    rule = find(overload)
     arguments = [argument for argument in overload._schema.arguments if not argument.is_out]
     positional, named = [], {}
     for place, argument in enumerate(arguments):
@@ -128,11 +133,25 @@ def bind(
             continue
         given = args[place] if place < len(args) else argument.default_value
         value = kwargs.get(argument.name, given)
+        if rule is not None and rule.takes_at_runtime(argument):
+            value = jax.tree.map(_as_array, value)
         if argument.kwarg_only:
             named[argument.name] = value
         else:
             positional.append(value)
     return positional, named
+
+
+def _as_array(value: Any) -> Any:
+    """A number as a weakly typed array."""
+    if not isinstance(value, (bool, int, float, complex)):
+        return value
+    return weaken(jnp.asarray(value))
+
+
+def weaken(array: Any) -> Any:
+    """The same number, taking part in promotion as a Python number does."""
+    return jax._src.lax.lax._convert_element_type(array, weak_type=True)
 
 
 def rules() -> dict[Overload, Rule]:

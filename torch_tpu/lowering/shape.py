@@ -154,13 +154,13 @@ def channel_shuffle(self, groups):
 # Triangles and diagonals
 
 
-def _column_minus_row(sizes, offset):
+def _column_minus_row(shape, offset):
     """For every element of a matrix its column less its row less ``offset``."""
-    rows, columns = (lax.broadcasted_iota(jnp.int32, sizes[-2:], axis) for axis in (0, 1))
+    rows, columns = (lax.broadcasted_iota(jnp.int32, shape[-2:], axis) for axis in (0, 1))
     if isinstance(offset, sizes.Size):
         return columns - rows - offset.value
     # Every offset beyond the matrix selects the same triangle.
-    bound = sum(sizes[-2:]) + 1
+    bound = sum(shape[-2:]) + 1
     return columns - rows - max(-bound, min(bound, offset))
 
 

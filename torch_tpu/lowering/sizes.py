@@ -27,7 +27,9 @@ from jax.extend.core.primitives import copy_p
 
 Array = Any
 
-_names = itertools.count()  # of the sizes that are no products
+# What a size that is no product is known by: a number, or an operation and what it works on.
+_Name = tuple[Any, ...]
+_numbers = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,8 +42,8 @@ class Size:
 
     bound: int
     value: Array
-    factors: tuple[int, tuple[int, ...]] = dataclasses.field(
-        default_factory=lambda: (1, (next(_names),))
+    factors: tuple[int, tuple[_Name, ...]] = dataclasses.field(
+        default_factory=lambda: (1, ((next(_numbers),),))
     )
 
     def __post_init__(self) -> None:
@@ -54,22 +56,27 @@ class Size:
         if other == 0:
             return 0
         (number, names), (factor, others) = self.factors, _factors(other)
-        factors = number * factor, tuple(sorted(names + others))
+        factors = number * factor, tuple(sorted(names + others, key=str))
         return Size(self.bound * operator.index(other), self.value * value(other), factors)
 
     __rmul__ = __mul__
 
+    def _combined(self, operation: str, other: int | Size, bound: int, value: Array) -> Size:
+        """A size known by the operation that made it, so that the same one again is the same."""
+        return Size(bound, value, (1, ((operation, self.factors, _factors(other)),)))
+
     def __add__(self, other: int | Size) -> Size:
-        return Size(self.bound + operator.index(other), self.value + value(other))
+        bound = self.bound + operator.index(other)
+        return self._combined("+", other, bound, self.value + value(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: int | Size) -> Size:
         least = 0 if isinstance(other, Size) else other
-        return Size(self.bound - least, self.value - value(other))
+        return self._combined("-", other, self.bound - least, self.value - value(other))
 
     def __rsub__(self, other: int) -> Size:
-        return Size(other, other - self.value)
+        return self._combined("from", other, other, other - self.value)
 
     def __floordiv__(self, other: int | Size) -> int | Size:
         number, names = self.factors
@@ -78,16 +85,31 @@ class Size:
         with contextlib.suppress(ValueError):
             for name in others:
                 rest.remove(name)
-            if number % factor == 0 and not rest:
-                return number // factor
+            if number % factor == 0:
+                return self._divided(number // factor, rest, other)
         least = 1 if isinstance(other, Size) else other
-        return Size(self.bound // least, self.value // value(other))
+        return self._combined("//", other, self.bound // least, self.value // value(other))
+
+    def _divided(self, number: int, names: list[_Name], divisor: int | Size) -> int | Size:
+        if not names:
+            return number
+        bound = self.bound // operator.index(divisor)
+        return Size(bound, self.value // value(divisor), (number, tuple(names)))
 
     def __rfloordiv__(self, other: int) -> Size:
-        return Size(other, other // self.value)
+        return self._combined("divides", other, other, other // self.value)
 
     def __mod__(self, other: int | Size) -> Size:
-        return Size(operator.index(other) - 1, self.value % value(other))
+        bound = operator.index(other) - 1
+        return self._combined("%", other, bound, self.value % value(other))
+
+    def maximum(self, other: int | Size) -> Size:
+        bound = max(self.bound, operator.index(other))
+        return self._combined("max", other, bound, jnp.maximum(self.value, value(other)))
+
+    def minimum(self, other: int | Size) -> Size:
+        bound = min(self.bound, operator.index(other))
+        return self._combined("min", other, bound, jnp.minimum(self.value, value(other)))
 
 
 Dim = int | Size
@@ -108,15 +130,27 @@ def is_traced(size: Any) -> bool:
     return isinstance(size, jax.Array)
 
 
-def _factors(size: Dim) -> tuple[int, tuple[int, ...]]:
+def _factors(size: Dim) -> tuple[int, tuple[_Name, ...]]:
     return size.factors if isinstance(size, Size) else (size, ())
 
 
 # The trace's table
 
 
-# By a traced array's identity: the array, which keeps the identity its own, and its sizes.
-_Table = dict[int, tuple[Array, tuple[Dim, ...]]]
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of an array, and the array itself, which keeps its identity its own.
+
+    ``origin`` is the array that a reshape gathered it from, so that what follows may use that one
+    instead; nothing is gathered then.
+    """
+
+    array: Array
+    sizes: tuple[Dim, ...]
+    origin: Array | None = None
+
+
+_Table = dict[int, _Known]  # by a traced array's identity
 _table: contextvars.ContextVar[_Table | None] = contextvars.ContextVar("sizes", default=None)
 
 
@@ -136,9 +170,19 @@ def is_bounded_trace() -> bool:
 
 def sizes_of(array: Array) -> tuple[Dim, ...]:
     """An array's true sizes: an int for each static dimension, a Size for each dynamic one."""
+    known = _known(array)
+    return known.sizes if known else tuple(array.shape)
+
+
+def origin_of(array: Array) -> Array | None:
+    """The array that a reshape made this one from by moving elements."""
+    known = _known(array)
+    return known.origin if known else None
+
+
+def _known(array: Array) -> _Known | None:
     table = _table.get()
-    known = table.get(id(array)) if table else None
-    return known[1] if known else tuple(array.shape)
+    return table.get(id(array)) if table else None
 
 
 def dynamic_dims(array: Array) -> tuple[int, ...]:
@@ -168,32 +212,58 @@ def sized(array: Array, sizes: Sequence[Any]) -> Array:
         for each, bound in zip(sizes, array.shape, strict=True)
     )
     array = at_bounds(array, tuple(map(operator.index, sizes)))
-    is_dynamic = any(isinstance(each, Size) for each in sizes)
-    return _remembered(array, sizes) if is_dynamic else array
+    known = _known(array)
+    if known is None and not any(isinstance(each, Size) for each in sizes):
+        return array
+    return _remembered(array, sizes)
 
 
 def like(array: Array, *sources: Any) -> Array:
     """An array made from the sources element by element, broadcast: it has their sizes."""
-    table = _table.get()
-    known = [table[id(source)][1] for source in sources if id(source) in table] if table else []
-    if not known or any(array is source for source in sources):
+    known = [each for each in map(_known, sources) if each is not None]
+    if not known or any(array is each.array for each in known):
         return array
     result: list[Dim] = list(array.shape)
-    for sizes in known:
-        for dim, each in enumerate(sizes, array.ndim - len(sizes)):
+    for source in known:
+        for dim, each in enumerate(source.sizes, array.ndim - len(source.sizes)):
             if isinstance(each, Size) and each.bound == array.shape[dim]:
                 result[dim] = each
     return sized(array, result)
 
 
-def _remembered(array: Array, sizes: tuple[Dim, ...]) -> Array:
+def same(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
+    """Whether sizes are known to be equal."""
+    return len(left) == len(right) and all(
+        one is other or (_factors(one) == _factors(other) and isinstance(one, type(other)))
+        for one, other in zip(left, right, strict=True)
+    )
+
+
+def _remembered(array: Array, sizes: tuple[Dim, ...], origin: Array | None = None) -> Array:
     table = _table.get()
     if table is None:
         raise RuntimeError("dynamic sizes outside of bounded_trace()")
-    if id(array) in table and table[id(array)][1] != sizes:
+    known = _known(array)
+    if known is not None and same(known.sizes, sizes):
+        return array
+    if known is not None:
         array = copy_p.bind(array)  # an array of its own; XLA never sees it
-    table[id(array)] = array, sizes
+    table[id(array)] = _Known(array, sizes, origin)
     return array
+
+
+def came_from(array: Array, origin: Array) -> Array:
+    """The array with the origin noted that a reshape to its sizes would make it from."""
+    return _remembered(copy_p.bind(array), sizes_of(array), origin)
+
+
+def converted(array: Array, dtype: Any) -> Array:
+    """The array in another dtype, with what is known of it."""
+    result = like(lax.convert_element_type(array, dtype), array)
+    origin = origin_of(array)
+    if origin is None or result is array:
+        return result
+    return came_from(result, converted(origin, dtype))
 
 
 def at_bounds(array: Array, bounds: tuple[int, ...]) -> Array:
@@ -260,9 +330,12 @@ def reshape(array: Array, sizes: Sequence[Dim]) -> Array:
     bounds = tuple(map(operator.index, target))
     if not any(isinstance(each, Size) for each in (*source, *target)):
         return array.reshape(bounds)
-    if all(_keeps_order(*group) for group in _groups(source, target)):
+    if _moves_nothing(source, target):
         return sized(array.reshape(bounds), target)
-    return sized(_relaid(array, source, target), target)
+    origin = origin_of(array)
+    if origin is not None and _moves_nothing(sizes_of(origin), target):
+        return reshape(origin, target)
+    return _remembered(_relaid(array, source, target), target, array)
 
 
 def merged(array: Array, first: int, last: int) -> Array:
@@ -299,6 +372,10 @@ def _groups(
         yield befores, afters
 
 
+def _moves_nothing(source: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
+    return all(_keeps_order(*group) for group in _groups(source, target))
+
+
 def _keeps_order(before: list[Dim], after: list[Dim]) -> bool:
     same = math.prod(map(operator.index, before)) == math.prod(map(operator.index, after))
     return same and all(
@@ -314,29 +391,53 @@ def is_one(size: Dim) -> bool:
 def _relaid(array: Array, source: tuple[Dim, ...], target: tuple[Dim, ...]) -> Array:
     """Elements gathered from their places among the source's sizes to those among the target's.
 
-    The trailing dimensions that both share and that are static move as whole rows.
+    They move in rows as long as the static dimensions at the end of both allow.
     """
-    pairs = zip(reversed(source), reversed(target), strict=False)
-    shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    # A Size equals only itself; a dynamic one has padding to step over.
-    while any(isinstance(each, Size) for each in source[len(source) - shared :]):
-        shared -= 1
-    row = array.shape[array.ndim - shared :]
-    source, target = source[: len(source) - shared], target[: len(target) - shared]
     bounds = tuple(map(operator.index, target))
-    room = max(math.prod(bounds), math.prod(map(operator.index, source)))
+    length = math.gcd(_static_at_end(source), _static_at_end(target))
+    rows = _in_rows(source, length), _in_rows(target, length)
+    if None not in rows:
+        source, target = rows
+    else:
+        length = 1
+    shape = tuple(map(operator.index, target))
+    room = max(math.prod(shape), math.prod(map(operator.index, source)))
     dtype = jnp.int32 if room < 2**31 else jnp.int64
-    place = jnp.zeros(bounds, dtype)
+    place = jnp.zeros(shape, dtype)
     for dim, stride in enumerate(_strides(target, dtype)):
-        place += lax.broadcasted_iota(dtype, bounds, dim) * stride
-    found = jnp.zeros(bounds, dtype)
-    strides = _strides(tuple(map(operator.index, source)), dtype)
-    for dim, (stride, room) in enumerate(zip(_strides(source, dtype), strides, strict=True)):
+        place += lax.broadcasted_iota(dtype, shape, dim) * stride
+    found = jnp.zeros(shape, dtype)
+    at_bounds = _strides(tuple(map(operator.index, source)), dtype)
+    for dim, (stride, wide) in enumerate(zip(_strides(source, dtype), at_bounds, strict=True)):
         step = place // jnp.maximum(stride, 1)
         # Only padding lies beyond the first dimension's size.
-        found += (step if dim == 0 else step % jnp.maximum(_count(source[dim], dtype), 1)) * room
-    rows = array.reshape(-1, *row)
-    return jnp.take(rows, found, axis=0, mode="clip")
+        found += (step if dim == 0 else step % jnp.maximum(_count(source[dim], dtype), 1)) * wide
+    return jnp.take(array.reshape(-1, length), found, axis=0, mode="clip").reshape(bounds)
+
+
+def _static_at_end(sizes: tuple[Dim, ...]) -> int:
+    """How many elements at the end of any index are contiguous, whatever the dynamic sizes."""
+    length = 1
+    for each in reversed(sizes):
+        length *= _factors(each)[0]
+        if isinstance(each, Size):
+            break
+    return length
+
+
+def _in_rows(sizes: tuple[Dim, ...], length: int) -> tuple[Dim, ...] | None:
+    """The sizes of an array of rows; None where no dimension ends with a row."""
+    left = list(sizes)
+    while length > 1:
+        last = left.pop()
+        factor = _factors(last)[0]
+        if factor % length == 0:
+            left.append(last // length)
+            break
+        if isinstance(last, Size) or length % last:
+            return None
+        length //= last
+    return tuple(left)
 
 
 def _count(size: Dim, dtype: Any) -> Any:

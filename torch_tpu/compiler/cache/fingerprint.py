@@ -89,7 +89,7 @@ def plugin_build(path: Path) -> str:
 @functools.cache
 def lowering_version() -> str:
     """A digest of the sources that turn a key into a program."""
-    return digest_of_sources(_PACKAGE / "lowering", _PACKAGE / "compiler")
+    return digest_of_sources(*(_PACKAGE / name for name in ("lowering", "compiler", "dynamo")))
 
 
 def digest_of_sources(*folders: Path) -> str:

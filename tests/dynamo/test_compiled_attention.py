@@ -1,0 +1,104 @@
+"""Attention in compiled functions: scaled dot products, chosen backends, flex attention."""
+
+import pytest
+import torch
+from compiling import assert_compiles, assert_trains, compiled, randn
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from twins import DEVICE, assert_same, gradients, twins
+
+Q, K, V = (randn(1, 2, 16, 8, seed=seed) for seed in range(3))
+
+
+def _with_bias(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones_like(q @ k.mT).tril())
+
+
+SCALED = {
+    "plain": F.scaled_dot_product_attention,
+    "causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "bias": _with_bias,
+    "scale": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3),
+    "groups": lambda q, k, v: F.scaled_dot_product_attention(
+        q, k[:, :1], v[:, :1], enable_gqa=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_scaled_dot_product_attention_trains(name):
+    inputs = [each.clone().requires_grad_() for each in (Q, K, V)]
+    assert_trains(SCALED[name], *inputs, calls=1, rtol=1e-4, atol=1e-5)
+
+
+def test_the_math_backend_is_chosen_inside():
+    def function(q, k, v):
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(q, k, v)
+
+    assert_compiles(function, Q, K, V, rtol=1e-4, atol=1e-5)
+
+
+def test_multihead_attention_and_encoder_layers_train():
+    def build():
+        return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+    models, x = twins(build), randn(2, 5, 8)
+    for call, inputs in ((models[0], x), (compiled(models[1]), x.to(DEVICE))):
+        call(inputs).square().sum().backward()
+    assert_same(gradients(models[1]), gradients(models[0]), rtol=1e-3, atol=1e-4)
+
+
+def _relative(score, batch, head, query, key):
+    return score + (query - key) * 0.1
+
+
+def _causal(batch, head, query, key):
+    return query >= key
+
+
+def _masked(q, k, v):
+    mask = create_block_mask(_causal, None, None, 16, 16, device=q.device)
+    return flex_attention(q, k, v, block_mask=mask)
+
+
+FLEX = {
+    "plain": flex_attention,
+    "a score": lambda q, k, v: flex_attention(q, k, v, score_mod=_relative),
+    "a mask": _masked,
+    "scale": lambda q, k, v: flex_attention(q, k, v, scale=0.3),
+}
+
+
+@pytest.mark.parametrize("name", FLEX)
+def test_flex_attention(name):
+    assert_compiles(FLEX[name], Q, K, V, calls=1, rtol=1e-4, atol=1e-5)
+
+
+def test_flex_attention_is_differentiated_as_the_same_product():
+    def gradients_of(function, *inputs):
+        function(*inputs).square().sum().backward()
+        return [each.grad for each in inputs]
+
+    expected = gradients_of(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        *(each.clone().requires_grad_() for each in (Q, K, V)),
+    )
+    inputs = [each.to(DEVICE).requires_grad_() for each in (Q, K, V)]
+    assert_same(gradients_of(compiled(_masked), *inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_flex_attention_under_autocast_computes_in_its_dtype():
+    q, k, v = (each.to(DEVICE) for each in (Q, K, V))
+    with torch.autocast(DEVICE):
+        got = compiled(flex_attention)(q, k, v)
+    assert got.dtype == torch.bfloat16
+    expected = F.scaled_dot_product_attention(Q, K, V)
+    torch.testing.assert_close(got.float().cpu(), expected, rtol=1.6e-2, atol=1e-2)
+
+
+def test_flex_attention_runs_eagerly_too():
+    got = flex_attention(*(each.to(DEVICE) for each in (Q, K, V)), score_mod=_relative)
+    assert_same(got, flex_attention(Q, K, V, score_mod=_relative), rtol=1e-4, atol=1e-5)

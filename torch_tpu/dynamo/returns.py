@@ -1,0 +1,114 @@
+"""Where each output of a graph comes from: the program, an argument, a view of either.
+
+Outputs that share memory in PyTorch share a storage here: the program gives what they are views of
+once, and nothing is copied for a view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from torch_tpu.dynamo.graph import Graph, Ref, Symbolic, TensorMeta, target_of
+
+aten = torch.ops.aten
+
+# Views whose elements aren't the base's as they are.
+_CHANGING = ("aten::_conj", "aten::_neg_view")
+
+
+@dataclasses.dataclass(frozen=True)
+class New:
+    """The program's new tensor of this number."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument itself."""
+
+    place: int
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A strided view of a new tensor or an argument; ``offset`` counts from that one's own."""
+
+    base: New | Argument
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Integer:
+    """An expression of open sizes."""
+
+    expression: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """What the graph says itself."""
+
+    value: Any
+
+
+Return = New | Argument | View | Integer | Constant
+
+
+def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
+    """The values that the program gives as new tensors, and where each output comes from."""
+    metas = graph.metas()
+    places = [output.place for output in graph.outputs if isinstance(output, Ref)]
+    roots = {place: _root(graph, metas, place) for place in set(places)}
+    shared = [root for place, root in roots.items() if root != place]
+    creates: dict[int, New] = {}
+
+    def new(place: int) -> New:
+        return creates.setdefault(place, New(len(creates)))
+
+    def of(output: Any) -> Return:
+        if not isinstance(output, Ref):
+            return Constant(output)
+        place, meta, root = output.place, metas[output.place], roots[output.place]
+        if isinstance(meta, Symbolic):
+            return Integer(meta.expression)
+        if place < len(graph.inputs):
+            return Argument(place)
+        if not isinstance(meta, TensorMeta):
+            return Constant(None)
+        base: New | Argument
+        if root < len(graph.inputs):
+            base = Argument(root)
+        elif root != place and (root in places or shared.count(root) > 1):
+            base = new(root)
+        else:
+            return new(place)
+        return View(base, meta.sizes, meta.strides, meta.offset - metas[root].offset)
+
+    returns = tuple(of(output) for output in graph.outputs)
+    return tuple(creates), returns
+
+
+def _root(graph: Graph, metas: list[Any], place: int) -> int:
+    """The value that an output is a strided view of; itself where it is none."""
+    first = len(graph.inputs)
+    meta, root, written = metas[place], place, graph.written()
+    if not isinstance(meta, TensorMeta) or not meta.is_static:
+        return place
+    while root >= first:
+        node = graph.nodes[root - first]
+        if not getattr(target_of(node.target), "is_view", False) or node.target in _CHANGING:
+            break
+        if not node.args or not isinstance(node.args[0], Ref):
+            break
+        root = node.args[0].place
+    base = metas[root]
+    if not isinstance(base, TensorMeta) or not base.is_static or root in written:
+        return place
+    same = (base.dtype, base.device) == (meta.dtype, meta.device) and meta.device != "cpu"
+    return root if same else place
