@@ -214,6 +214,11 @@ class Interpreter:
         true = evaluate(meta.sizes, self.state.symbols)
         return result if any(map(is_symbolic_dim, true)) else sizes.sized(result, true)
 
+    def _sizes_of(self, meta: Any) -> list[Any]:
+        """The sizes of a node's first result."""
+        first = meta if isinstance(meta, TensorMeta) else meta[0]
+        return evaluate(first.sizes, self.state.symbols)
+
     def _symbols_of(self, node: Node) -> frozenset[str]:
         """The open sizes that a node touches."""
         metas = [node.meta, *(self.metas[ref.place] for ref in node.refs())]
@@ -241,9 +246,11 @@ class Interpreter:
         if self.state.symbols and bounded.is_dynamic(args, kwargs):
             if not bounded.serves(overload, args, kwargs):
                 raise NeedsExactSizes(node, self._symbols_of(node))
-            if torch.Tag.nondeterministic_seeded in overload.tags:
-                named["generator"] = self.state.random_key()
-            return bounded.call(overload, args, kwargs, **named)
+            if torch.Tag.nondeterministic_seeded not in overload.tags:
+                return bounded.call(overload, args, kwargs)
+            generator = self.state.random_key() if key is None else key
+            with sizes.drawing(self._sizes_of(node.meta)):
+                return bounded.call(overload, args, kwargs, generator=generator)
         if rule.layout_of is not None:
             named["contiguous"] = self._is_contiguous(overload, node, rule.layout_of)
         if torch.Tag.nondeterministic_seeded in overload.tags:

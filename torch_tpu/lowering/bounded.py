@@ -231,6 +231,19 @@ _PLACES = (
     aten.embedding_dense_backward.default,
 )
 
+# Their numbers are eager mode's: an element's place is that among the true sizes.
+DRAWING = (
+    aten.rand.default,
+    aten.randn.default,
+    aten.rand_like.default,
+    aten.randn_like.default,
+    aten.randint.default,
+    aten.randint.low,
+    aten.randint_like.default,
+    aten.randint_like.low_dtype,
+    aten.normal.float_float,
+)
+
 _WITH_SHAPES = (
     aten.full.default,
     aten.zeros.default,
@@ -342,7 +355,7 @@ def table() -> dict[Overload, Form]:
         (_in_elementwise_modules(), Form(pads=False)),
         (_ELEMENTWISE + _PRODUCTS, Form(pads=False)),
         (_REDUCING + _ATTENTION_AND_CONVOLUTION + _PLACES + _BY_CHANNEL, Form()),
-        (_WITH_SHAPES, Form(ints="bound")),
+        (_WITH_SHAPES + DRAWING, Form(ints="bound")),
         (_WITH_SIZES, Form(ints="size")),
     )
     batched = {
