@@ -233,6 +233,7 @@ _PLACES = (
 
 # Their numbers are eager mode's: an element's place is that among the true sizes.
 DRAWING = (
+    aten.bernoulli.default,
     aten.rand.default,
     aten.randn.default,
     aten.rand_like.default,
