@@ -128,6 +128,13 @@ class Graph:
             node.is_random() + sum(each.draws for each in node.graphs()) for node in self.nodes
         )
 
+    def custom_ops(self) -> set[str]:
+        """The targets that are neither PyTorch's nor Python's own."""
+        own = {node.target for node in self.nodes if _is_custom(node.target)}
+        return own.union(
+            *(inner.custom_ops() for node in self.nodes for inner in node.graphs()),
+        )
+
     def metas(self) -> list[Any]:
         """The description of every value by its number."""
         return [*self.inputs, *(node.meta for node in self.nodes)]
@@ -164,6 +171,11 @@ def _leaves(value: Any, kind: type) -> Iterator[Any]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _leaves(each, kind)
+
+
+def _is_custom(target: str) -> bool:
+    namespace, found, _ = target.partition("::")
+    return bool(found) and namespace not in ("aten", "prims", "higher_order")
 
 
 def refs_in(value: Any) -> Iterator[Ref]:
