@@ -21,6 +21,7 @@ from torch_tpu.dynamo.graph import (
     Ref,
     Symbolic,
     TensorMeta,
+    is_custom,
     open_names,
     target_of,
 )
@@ -271,7 +272,7 @@ def _answer(question: str, target: str) -> bool:
 
         return getattr(interpreter, question)(target)
 
-    if _is_users(target):  # its lowering may come and go without a trace in our sources
+    if is_custom(target):  # its lowering may come and go without a trace in our sources
         return ask()
     key = f"{question}:{target}"
     if key not in _answers:
@@ -280,11 +281,6 @@ def _answer(question: str, target: str) -> bool:
 
 
 _answers: dict[str, bool] = {}
-
-
-def _is_users(target: str) -> bool:
-    namespace, _, name = target.partition("::")
-    return bool(name) and namespace not in ("aten", "prims", "higher_order")
 
 
 def signature_of(graph: Graph) -> Signature:

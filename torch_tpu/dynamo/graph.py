@@ -130,7 +130,7 @@ class Graph:
 
     def custom_ops(self) -> set[str]:
         """The targets that are neither PyTorch's nor Python's own."""
-        own = {node.target for node in self.nodes if _is_custom(node.target)}
+        own = {node.target for node in self.nodes if is_custom(node.target)}
         return own.union(
             *(inner.custom_ops() for node in self.nodes for inner in node.graphs()),
         )
@@ -173,7 +173,8 @@ def _leaves(value: Any, kind: type) -> Iterator[Any]:
             yield from _leaves(each, kind)
 
 
-def _is_custom(target: str) -> bool:
+def is_custom(target: str) -> bool:
+    """Whether a node's target is an op of the user's, or of a library's."""
     namespace, found, _ = target.partition("::")
     return bool(found) and namespace not in ("aten", "prims", "higher_order")
 

@@ -239,31 +239,37 @@ class Interpreter:
         self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any], key: Array = None
     ) -> Any:
         """What an op's rule returns; ``key`` is for a random op that must not draw its own."""
-        rule = rule_for(overload)
-        if rule is None:
-            raise NotImplementedError(f"{overload} has no lowering")
         named: dict[str, Any] = {}
-        if self.state.symbols and bounded.is_dynamic(args, kwargs):
-            if not bounded.serves(overload, args, kwargs):
-                raise NeedsExactSizes(node, self._symbols_of(node))
-            if torch.Tag.nondeterministic_seeded not in overload.tags:
-                return bounded.call(overload, args, kwargs)
-            generator = self.state.random_key() if key is None else key
-            with sizes.drawing(self._sizes_of(node.meta)):
-                return bounded.call(overload, args, kwargs, generator=generator)
-        if rule.layout_of is not None:
-            named["contiguous"] = self._is_contiguous(overload, node, rule.layout_of)
         if torch.Tag.nondeterministic_seeded in overload.tags:
             named["generator"] = self.state.random_key() if key is None else key
-        if rule.size is not None:
-            named["size"] = None
+        is_open = self.state.symbols and bounded.is_dynamic(args, kwargs)
+        call = self._at_bounds if is_open else self._at_once
         with registry.collect_checks() as checks:
-            result = registry.call(overload, args, kwargs, rule=rule, named=named)
+            result = call(overload, node, args, kwargs, named)
         if checks.errors:
             site = node.site
             errors = [(*error, site.file, site.line) for error in checks.errors]
             self.state.report(checks.code(), errors)
         return result
+
+    def _at_bounds(self, overload: Any, node: Node, args: Any, kwargs: Any, named: Any) -> Any:
+        """What an op gives for arrays of open sizes."""
+        if not bounded.serves(overload, args, kwargs):
+            raise NeedsExactSizes(node, self._symbols_of(node))
+        drawn = self._sizes_of(node.meta) if "generator" in named else ()
+        with sizes.drawing(drawn):
+            return bounded.call(overload, args, kwargs, **named)
+
+    def _at_once(self, overload: Any, node: Node, args: Any, kwargs: Any, named: Any) -> Any:
+        """What an op gives for arrays whose sizes are all known."""
+        rule = rule_for(overload)
+        if rule is None:
+            raise NotImplementedError(f"{overload} has no lowering")
+        if rule.layout_of is not None:
+            named["contiguous"] = self._is_contiguous(overload, node, rule.layout_of)
+        if rule.size is not None:
+            named["size"] = None
+        return registry.call(overload, args, kwargs, rule=rule, named=named)
 
     def _is_contiguous(self, overload: Any, node: Node, name: str) -> bool:
         if not isinstance(target_of(node.target), torch._ops.OpOverload):
@@ -301,14 +307,3 @@ def is_contiguous(meta: TensorMeta) -> bool:
         return torch.empty_strided(
             evaluate(meta.sizes, examples), evaluate(meta.strides, examples), device="meta"
         ).is_contiguous()
-
-
-__all__ = [
-    "GraphError",
-    "Interpreter",
-    "NeedsExactSizes",
-    "State",
-    "lowers",
-    "operator",
-    "promised",
-]
