@@ -97,6 +97,8 @@ class Node:
 
     def is_random(self) -> bool:
         """Whether it draws random numbers of its own."""
+        if self.target == REPEATED:
+            return False
         return is_random(self.target) or any(is_random(each.name) for each in self.callees())
 
 
@@ -156,6 +158,8 @@ class Graph:
 
 
 COPY = "aten::copy_"
+# Draws again what was drawn before, from the state that was saved then.
+REPEATED = "higher_order::run_with_rng_state"
 GETITEM = "_operator:getitem"
 # Runs a graph that does something, such as recording an event, after the values that it is given.
 CONTROL = "higher_order::control_deps"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import torch
 from jax import lax
 from jax.export import is_symbolic_dim
@@ -28,7 +29,7 @@ from torch_tpu.dynamo.graph import (
     target_of,
 )
 from torch_tpu.dynamo.symbols import evaluate
-from torch_tpu.lowering import bounded, random, registry, sizes
+from torch_tpu.lowering import bounded, dtypes, random, registry, sizes
 
 Array = Any
 Operator = Callable[..., Any]
@@ -283,21 +284,20 @@ class Interpreter:
 def promised(result: Any, meta: Any) -> Any:
     """A rule's result with the dtypes that PyTorch promises; a wrong shape is an error."""
     if isinstance(meta, list):
-        return [
-            None if _left_out(each, item) else promised(each, item)
-            for each, item in zip(result, meta, strict=False)
-        ]
+        return [promised(each, item) for each, item in zip(result, meta, strict=False)]
     if not isinstance(meta, TensorMeta) or result is None:
         return result
+    if _left_out(result, meta):
+        return jnp.zeros(meta.sizes, dtypes.to_jax(meta.dtype))
     array = round_to(result, meta.dtype)
     if meta.is_static and tuple(array.shape) != meta.sizes:
         raise AssertionError(f"lowering gave shape {array.shape}, PyTorch has {meta.sizes}")
     return array
 
 
-def _left_out(result: Any, meta: Any) -> bool:
-    """Whether rules, as PyTorch's kernels for the CPU, leave out what other kernels give."""
-    return isinstance(meta, TensorMeta) and getattr(result, "shape", ()) == (0,) != meta.sizes
+def _left_out(result: Any, meta: TensorMeta) -> bool:
+    """Whether a rule, as PyTorch's kernel for the CPU, leaves out what kernels elsewhere give."""
+    return getattr(result, "shape", ()) == (0,) != meta.sizes
 
 
 def is_contiguous(meta: TensorMeta) -> bool:
