@@ -5,11 +5,19 @@ from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves, tree_map
 from twins import DEVICE, assert_same
 
+from torch_tpu import _C
+
 BACKEND = "tpu"
 
 
 def compiled(function, *, fullgraph=True, **options):
     return torch.compile(function, backend=BACKEND, fullgraph=fullgraph, **options)
+
+
+def programs_got():
+    """How many programs were compiled, or loaded from a cache, so far."""
+    counters = _C.counters()
+    return sum(counters[name] for name in ("compiles", "disk_hits", "shared_hits"))
 
 
 def randn(*sizes, seed=1, dtype=torch.float32, device="cpu"):

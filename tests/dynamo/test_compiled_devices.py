@@ -25,7 +25,11 @@ def test_facts_of_the_device_are_constants():
 
 
 def test_the_current_device_is_watched():
-    run = compiled(lambda: torch.ones(2, device=DEVICE) + torch.tpu.current_device())
+    def function():
+        number = torch.tpu.current_device()
+        return torch.ones(2, device=f"tpu:{number}") + number
+
+    run = compiled(function)
     assert_same(run(), torch.ones(2))
     with torch.tpu.device(1):
         result = run()

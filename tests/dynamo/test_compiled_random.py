@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compiling import assert_same_numbers, compiled, randn
+from compiling import assert_same_numbers, compiled, programs_got, randn
 from torch import nn
 from torch.nn import functional as F
 from twins import DEVICE, twins
@@ -133,3 +133,29 @@ def test_vmap_draws_for_each_row_or_for_all():
     different, same = (compiled(function)(x, each) for each in ("different", "same"))
     assert not torch.equal(different[0], different[1])
     assert torch.equal(same[0], same[1])
+
+
+OPEN = {
+    "dropout": lambda x: F.dropout(x + 3, 0.5),
+    "rand_like": torch.rand_like,
+    "randn": lambda x: torch.randn(x.shape[0], 3, device=x.device),
+    "rand": lambda x: torch.rand(4, x.shape[1], device=x.device),
+    "randint_like": lambda x: torch.randint_like(x, 100),
+    "randint": lambda x: torch.randint(3, 100, x.shape, device=x.device),
+    "normal": lambda x: torch.normal(1.0, 2.0, x.shape, device=x.device),
+    "bernoulli": lambda x: torch.bernoulli(torch.sigmoid(x)),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_sizes_that_are_open_draw_eagers_numbers(name):
+    function = OPEN[name]
+    run = compiled(function, dynamic=True)
+    for rows, programs in ((5, 1), (7, 0), (9, 1)):  # bounds of 8 and 16
+        x = randn(rows, rows + 1, device=DEVICE)
+        torch.manual_seed(rows)
+        before = programs_got()
+        drawn = run(x)
+        assert programs_got() - before == programs
+        torch.manual_seed(rows)
+        assert torch.equal(drawn, function(x))

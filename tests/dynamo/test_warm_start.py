@@ -1,6 +1,7 @@
 """What a second process need not do again: trace, lower, compile, import JAX."""
 
 import json
+import shutil
 
 import pytest
 
@@ -19,7 +20,7 @@ x = torch.linspace(-1, 1, 12).reshape(3, 4).to("tpu")
 optimizer = torch.optim.AdamW(model.parameters())
 run, update = torch.compile(model, backend="tpu"), torch.compile(optimizer.step, backend="tpu")
 for _ in range(2):
-    loss = run(x).square().mean(){change}
+    loss = run(x).square().mean()
     loss.backward()
     update()
     optimizer.zero_grad()
@@ -37,18 +38,44 @@ print(json.dumps({{
 """
 
 
+SAVE = "open({file!r}, 'wb').write(torch.compiler.save_cache_artifacts()[0])"
+LOAD = """
+info = torch.compiler.load_cache_artifacts(open({file!r}, "rb").read())
+assert len(info.tpu_program_artifacts) > 2
+"""
+EDITED = """
+from torch_tpu.compiler.cache import fingerprint
+fingerprint.lowering_version = lambda: "edited"
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder, filled by one process, that each test gets a copy of; what that process did."""
+    return tmp_path_factory.mktemp("trained"), {}
+
+
+@pytest.fixture
+def cold(train, trained, tmp_path):
+    """What the first process did; what it kept is this test's ``host``, its artifacts a file."""
+    folder, done = trained
+    if not done:
+        done |= train(host=folder, after=SAVE.format(file=str(folder / "artifacts")))
+    shutil.copytree(folder, tmp_path / "host")
+    return done
+
+
 @pytest.fixture
 def train(run_python, tmp_path):
     """Runs the script in a fresh process; what is kept on disk is named by ``host``."""
 
-    def run(host="host", before="", after="", change="", **environment):
-        code = TRAIN.format(before=before, after=after, change=change)
+    def run(host="host", before="", after="", **environment):
         folders = {
             "TORCH_TPU_CACHE_DIR": str(tmp_path / host / "programs"),
             "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / host / "graphs"),
         }
-        output = run_python(code, quiet=False, **folders, **environment)
-        return json.loads(output.splitlines()[-1])
+        code = TRAIN.format(before=before, after=after)
+        return json.loads(run_python(code, quiet=False, **folders, **environment).splitlines()[-1])
 
     return run
 
@@ -57,67 +84,40 @@ def results(done):
     return done["loss"], done["weight"]
 
 
-def test_a_second_process_traces_lowers_and_compiles_nothing_and_imports_no_jax(train):
-    cold, warm = train(), train()
+def test_a_second_process_traces_lowers_and_compiles_nothing_and_imports_no_jax(cold, train):
+    warm = train()
     assert cold["compiles"] > 0 and cold["jax"]
     assert (cold["hit"], warm["miss"]) == (0, 0) and warm["hit"] == cold["miss"] > 0
     assert (warm["lowerings"], warm["compiles"], warm["jax"]) == (0, 0, False)
+    assert not warm["generators"], "Inductor's code generators were imported"
     assert results(warm) == results(cold)
 
 
-def test_no_code_generator_of_inductor_is_imported(train):
-    train()
-    assert not train()["generators"]
-
-
-def test_another_precision_is_another_entry(train):
-    train()
+def test_another_precision_is_another_entry(cold, train):
     lower = train(before='torch.set_float32_matmul_precision("medium")')
     assert lower["miss"] > 0 and lower["hit"] == 0
 
 
-def test_another_version_of_the_package_is_another_entry(train):
-    train()
-    edited = train(
-        before="from torch_tpu.compiler.cache import fingerprint\n"
-        'fingerprint.lowering_version = lambda: "edited"'
-    )
-    assert edited["hit"] == 0 and edited["compiles"] > 0
+def test_another_version_of_the_package_uses_neither_entries_nor_artifacts(cold, train, tmp_path):
+    edited = train(before=EDITED + LOAD.format(file=str(tmp_path / "host" / "artifacts")))
+    assert (edited["hit"], edited["compiles"]) == (0, cold["compiles"])
 
 
-def test_a_cache_that_is_off_keeps_no_graphs_either(train):
-    train(TORCH_TPU_CACHE="off")
+def test_a_cache_that_is_off_uses_no_graphs_either(cold, train):
     assert train(TORCH_TPU_CACHE="off")["hit"] == 0
 
 
-def test_where_pytorchs_cache_is_off_programs_are_still_found(train):
-    train()
+def test_where_pytorchs_cache_is_off_programs_are_still_found(cold, train):
     warm = train(TORCHINDUCTOR_AUTOGRAD_CACHE="0")
     assert (warm["hit"], warm["compiles"]) == (0, 0)
 
 
-def test_artifacts_carry_graphs_and_programs_to_another_host(train, tmp_path):
-    file = tmp_path / "artifacts"
-    save = f"open({str(file)!r}, 'wb').write(torch.compiler.save_cache_artifacts()[0])"
-    cold = train(after=save)
-    load = f"info = torch.compiler.load_cache_artifacts(open({str(file)!r}, 'rb').read())\n"
-    there = train(host="other", before=load + "assert len(info.tpu_program_artifacts) > 2")
+def test_artifacts_carry_graphs_and_programs_to_another_host(cold, train, tmp_path):
+    there = train(host="other", before=LOAD.format(file=str(tmp_path / "host" / "artifacts")))
     assert (there["hit"], there["miss"]) == (cold["miss"], 0)
     # What runs op by op, outside of the compiled graphs, is not among them.
     assert 0 < there["compiles"] < cold["compiles"]
     assert results(there) == results(cold)
-
-
-def test_artifacts_for_another_target_are_dropped(train, tmp_path):
-    file = tmp_path / "artifacts"
-    cold = train(after=f"open({str(file)!r}, 'wb').write(torch.compiler.save_cache_artifacts()[0])")
-    foreign = train(
-        host="other",
-        before="from torch_tpu.compiler.cache import fingerprint\n"
-        'fingerprint.lowering_version = lambda: "edited"\n'
-        f"torch.compiler.load_cache_artifacts(open({str(file)!r}, 'rb').read())",
-    )
-    assert (foreign["hit"], foreign["compiles"]) == (0, cold["compiles"])
 
 
 BOUNDS = """

@@ -19,11 +19,13 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._inductor import codecache
 
+from torch_tpu import workers
 from torch_tpu.compiler import store
-from torch_tpu.dynamo import device_interface, rng_states
-from torch_tpu.dynamo.compiled import CompiledGraph, has_lowering
+from torch_tpu.dynamo import device_interface
+from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options, compiling
+from torch_tpu.dynamo.saved_states import describe_states
 
 device_interface.register()
 
@@ -32,6 +34,8 @@ _is_static_on_cuda = optimizer._is_static_for_cudagraphs
 optimizer._is_static_for_cudagraphs = lambda tensor: (
     not tensor.is_cuda or _is_static_on_cuda(tensor)
 )
+# PyTorch's cache hashes its sources first: on another thread, while Dynamo traces.
+workers.submit("hash", codecache.torch_key)
 
 
 def tpu(
@@ -98,13 +102,14 @@ def compile_graph(
     module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options, phase: str = ""
 ) -> CompiledGraph:
     """A graph of functional ATen ops as a callable; ``phase`` is forward, backward or inference."""
-    rng_states.keep_on_device(module, has_lowering)
+    ordinal = ordinal_of(module)
+    describe_states(module, torch.device("tpu", ordinal))
     reader = Reader()
     graph = reader.read(module)
     context = TracingContext.try_get()
     if phase == "forward" and context is not None and context.fw_metadata is not None:
         graph = dataclasses.replace(graph, visible=context.fw_metadata.num_forward)
-    return CompiledGraph(graph, reader.constants, options, ordinal_of(module), phase)
+    return CompiledGraph(graph, reader.constants, options, ordinal, phase)
 
 
 def ordinal_of(module: fx.GraphModule) -> int:

@@ -14,7 +14,16 @@ from torch.utils._pytree import tree_map
 from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import logs, program
-from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.graph import (
+    Callee,
+    Graph,
+    Node,
+    Ref,
+    Symbolic,
+    TensorMeta,
+    open_names,
+    target_of,
+)
 from torch_tpu.dynamo.open_sizes import OpenSizes
 from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
@@ -219,26 +228,63 @@ class _HostStep:
 
 
 def _resolved(argument: Any, values: dict[int, Any]) -> Any:
-    return tree_map(lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument)
+    def resolve(leaf: Any) -> Any:
+        if isinstance(leaf, Ref):
+            return values[leaf.place]
+        if isinstance(leaf, Callee):
+            return target_of(leaf.name)
+        return functools.partial(_run_on_host, leaf) if isinstance(leaf, Graph) else leaf
+
+    return tree_map(resolve, argument)
+
+
+def _run_on_host(graph: Graph, *inputs: Any) -> Any:
+    """A graph inside, op by op."""
+    values = dict(enumerate(inputs))
+    for place, node in enumerate(graph.nodes, len(inputs)):
+        target = target_of(node.target)
+        values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
+    outputs = _resolved(graph.outputs, values)
+    return outputs[0] if graph.single else outputs
 
 
 def can_lower(node: Node) -> bool:
     """Whether a node can be part of a program."""
-    return has_lowering(node.target) and all(
-        can_lower(inner) for graph in node.graphs() for inner in graph.nodes
+    return (
+        _answer("lowers", node.target)
+        and not (_is_decided_by_values(node.meta) and _answer("may_ask_values", node.target))
+        and all(_answer("runs", callee.name) for callee in node.callees())
+        and all(can_lower(inner) for graph in node.graphs() for inner in graph.nodes)
     )
 
 
-@functools.cache
-def has_lowering(target: str) -> bool:
-    """Whether nodes with this target can be part of a program."""
+def _is_decided_by_values(meta: Any) -> bool:
+    """Whether a description has a size of which Dynamo knows no more than that there is one."""
+    return any(name.startswith("u") for name in open_names(meta))
+
+
+def _answer(question: str, target: str) -> bool:
+    """What the interpreter says of a node's target: it has to be asked once, as it needs JAX."""
 
     def ask() -> bool:
         from torch_tpu.dynamo import interpreter
 
-        return interpreter.lowers(target)
+        return getattr(interpreter, question)(target)
 
-    return store.answer(b"lowers:" + target.encode(), f"whether {target} has a lowering", ask)
+    if _is_users(target):  # its lowering may come and go without a trace in our sources
+        return ask()
+    key = f"{question}:{target}"
+    if key not in _answers:
+        _answers[key] = store.answer(key.encode(), f"{question} {target}", ask)
+    return _answers[key]
+
+
+_answers: dict[str, bool] = {}
+
+
+def _is_users(target: str) -> bool:
+    namespace, _, name = target.partition("::")
+    return bool(name) and namespace not in ("aten", "prims", "higher_order")
 
 
 def signature_of(graph: Graph) -> Signature:

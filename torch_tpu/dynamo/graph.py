@@ -33,6 +33,13 @@ class Ref:
 
 
 @dataclasses.dataclass(frozen=True)
+class Callee:
+    """An operator that a higher-order one gets as an argument, by its name."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
 class TensorMeta:
     """What PyTorch promises of a tensor; ``offset`` is that in its storage while it was traced."""
 
@@ -84,6 +91,14 @@ class Node:
         """The graphs that a higher-order operator runs."""
         yield from _leaves((self.args, self.kwargs), Graph)
 
+    def callees(self) -> Iterator[Callee]:
+        """The operators that a higher-order operator runs."""
+        yield from _leaves((self.args, self.kwargs), Callee)
+
+    def is_random(self) -> bool:
+        """Whether it draws random numbers of its own."""
+        return is_random(self.target) or any(is_random(each.name) for each in self.callees())
+
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
@@ -91,6 +106,7 @@ class Graph:
 
     ``ranges`` has the least and the largest value of each symbol, None where it has no bound. Of
     the outputs from ``visible`` on (activations that are saved) nobody sees how they lie.
+    ``single`` marks a function that returns its one output itself, not in a tuple.
     """
 
     inputs: tuple[Any, ...]
@@ -98,6 +114,7 @@ class Graph:
     outputs: tuple[Any, ...]
     ranges: dict[str, tuple[int | None, int | None]] = dataclasses.field(default_factory=dict)
     visible: int | None = None
+    single: bool = False
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -108,8 +125,14 @@ class Graph:
     def draws(self) -> int:
         """How many random ops it has, those of the graphs inside it included."""
         return sum(
-            is_random(node.target) + sum(each.draws for each in node.graphs())
-            for node in self.nodes
+            node.is_random() + sum(each.draws for each in node.graphs()) for node in self.nodes
+        )
+
+    def custom_ops(self) -> set[str]:
+        """The targets that are neither PyTorch's nor Python's own."""
+        own = {node.target for node in self.nodes if _is_custom(node.target)}
+        return own.union(
+            *(inner.custom_ops() for node in self.nodes for inner in node.graphs()),
         )
 
     def metas(self) -> list[Any]:
@@ -121,19 +144,6 @@ class Graph:
         return {
             node.args[0].place: node.args[1].place for node in self.nodes if node.target == COPY
         }
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run the nodes one by one: what an operator does with a graph on the host."""
-        values = list(inputs)
-
-        def read(argument: Any) -> Any:
-            return tree_map(
-                lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument
-            )
-
-        for node in self.nodes:
-            values.append(target_of(node.target)(*read(node.args), **read(node.kwargs)))
-        return read(self.outputs)
 
     def symbols(self) -> set[str]:
         """The names of all open sizes, and of integers that are none but vary."""
@@ -161,6 +171,11 @@ def _leaves(value: Any, kind: type) -> Iterator[Any]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _leaves(each, kind)
+
+
+def _is_custom(target: str) -> bool:
+    namespace, found, _ = target.partition("::")
+    return bool(found) and namespace not in ("aten", "prims", "higher_order")
 
 
 def refs_in(value: Any) -> Iterator[Ref]:
@@ -216,8 +231,9 @@ class Reader:
                 raise NotImplementedError(f"torch_tpu: a graph with a {node.op} node ({node})")
         metas = [describe(node.meta.get("val")) for node in inputs]
         metas += [describe(tensor) for tensor in constants.values()]
-        outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
-        graph = Graph(tuple(metas), tuple(nodes), tuple(outputs))
+        single = not isinstance(outputs, (list, tuple))
+        outputs = (outputs,) if single else tuple(outputs)
+        graph = Graph(tuple(metas), tuple(nodes), outputs, single=single)
         return dataclasses.replace(graph, ranges=_ranges(module, graph.symbols()))
 
     def _constants_of(self, module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
@@ -280,6 +296,8 @@ def _argument(value: Any, places: dict[fx.Node, Any]) -> Any:
         return {name: _argument(each, places) for name, each in sorted(value.items())}
     if isinstance(value, torch.SymInt):
         return size_of(value)
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+        return Callee(target_name(value))
     return value
 
 

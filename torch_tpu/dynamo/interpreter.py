@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import torch
 from jax import lax
 from jax.export import is_symbolic_dim
@@ -31,6 +34,14 @@ Array = Any
 Operator = Callable[..., Any]
 
 _OPERATORS: dict[str, Operator] = {}
+_OPERATOR_MODULES = (
+    "control_flow",
+    "wrapping",
+    "mutating",
+    "checkpointing",
+    "flex_attention",
+    "off_cpu",
+)
 # Functions of sizes and of structures: they run as they are.
 _ON_SIZES = ("_operator", "math", "torch")
 
@@ -45,15 +56,37 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
     return register
 
 
+@functools.cache
+def operators() -> dict[str, Operator]:
+    """What runs higher-order operators, by their name."""
+    for module in _OPERATOR_MODULES:
+        importlib.import_module(f"torch_tpu.dynamo.{module}")
+    return _OPERATORS
+
+
 def lowers(name: str) -> bool:
     """Whether nodes with this target can be part of a program."""
-    if name in _OPERATORS or name == COPY:
+    if name in operators() or name == COPY:
         return True
     target = target_of(name)
     if not isinstance(target, torch._ops.OpOverload):
         return target.__module__ in _ON_SIZES
-    rule = rule_for(target)
-    return rule is not None and rule.size is None and not target._schema.is_mutable
+    return runs(name) and not target._schema.is_mutable
+
+
+def runs(name: str) -> bool:
+    """Whether a higher-order operator that is part of a program may run this one."""
+    target = target_of(name)
+    if not isinstance(target, torch._ops.OpOverload):
+        return name in operators()
+    return rule_for(target) is not None
+
+
+def may_ask_values(name: str) -> bool:
+    """Whether the length of an op's result may depend on values."""
+    target = target_of(name)
+    rule = rule_for(target) if isinstance(target, torch._ops.OpOverload) else None
+    return rule is not None and rule.size is not None
 
 
 class GraphError(RuntimeError):
@@ -76,19 +109,40 @@ class NeedsExactSizes(Exception):
 
 @dataclasses.dataclass
 class State:
-    """What the nodes of a graph and of the graphs inside it share."""
+    """What the nodes of a graph share: where random numbers come from, and the checks made.
+
+    ``turns`` are the iterations of the loops around, which draw other numbers each.
+    """
 
     seed: Array = None
     offset: Array = None
     symbols: dict[str, Any] = dataclasses.field(default_factory=dict)
     draws: int = 0
+    turns: tuple[Array, ...] = ()
     codes: list[tuple[Array, int]] = dataclasses.field(default_factory=list)
     errors: list[tuple[str, str, str, int]] = dataclasses.field(default_factory=list)
 
     def random_key(self) -> Array:
         """A JAX key of its own for each random op, as eager mode would draw it."""
+        key = random.key(self.seed, self.next_offset())
+        return functools.reduce(jax.random.fold_in, self.turns, key)
+
+    def next_offset(self) -> Array:
+        """The generator's offset for one random op."""
         self.draws += 1
-        return random.key(self.seed, self.offset + (self.draws - 1))
+        return self.offset + (self.draws - 1)
+
+    def fork(self, draws: int) -> State:
+        """The state of a graph inside, which draws so often and has checks of its own."""
+        offset = None if self.offset is None else self.offset + self.draws
+        self.draws += draws
+        return State(self.seed, offset, self.symbols, turns=self.turns)
+
+    def report(self, code: Array, errors: list[tuple[str, str, str, int]]) -> None:
+        """Add the code of some checks, and what each would raise."""
+        if errors:
+            self.codes.append((code, len(errors)))
+            self.errors += errors
 
     def failure(self) -> Array:
         """The code of the first check that failed."""
@@ -98,10 +152,9 @@ class State:
 class Interpreter:
     """Runs one graph; ``written`` holds what its inputs become, by their number."""
 
-    def __init__(self, graph: Graph, state: State, nested: bool = False):
+    def __init__(self, graph: Graph, state: State):
         self.graph = graph
         self.state = state
-        self.nested = nested
         self.written: dict[int, Array] = {}
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
@@ -118,8 +171,8 @@ class Interpreter:
         return [self.read(each) for each in self.graph.outputs]
 
     def call(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a graph inside this one."""
-        return Interpreter(graph, self.state, nested=True).run(inputs)
+        """The outputs of a graph inside this one, as if its nodes stood here."""
+        return Interpreter(graph, self.state).run(inputs)
 
     def read(self, value: Any) -> Any:
         """An argument with the values in place of the references to them."""
@@ -142,18 +195,15 @@ class Interpreter:
             return self._copy(node, *args)
         if isinstance(node.meta, Symbolic):
             return evaluate([node.meta.expression], self.state.symbols)[0]
-        if node.target in _OPERATORS:
-            return _OPERATORS[node.target](self, node, *args, **kwargs)
+        if node.target in operators():
+            if self.state.symbols and bounded.is_dynamic(args, kwargs):
+                raise NeedsExactSizes(node, self._symbols_of(node))
+            return operators()[node.target](self, node, *args, **kwargs)
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
             return target(*args, **kwargs)
-        with registry.collect_checks() as checks:
-            result = self.by_rule(target, node, args, kwargs)
-        if checks.errors and not self.nested:
-            self.state.codes.append((checks.code(), len(checks.errors)))
-            site = node.site
-            self.state.errors += [(*error, site.file, site.line) for error in checks.errors]
-        return self._sized(promised(result, node.meta), node.meta)
+        result = promised(self.by_rule(target, node, args, kwargs), node.meta)
+        return self._sized(result, node.meta)
 
     def _sized(self, result: Any, meta: Any) -> Any:
         """A result with its open sizes declared."""
@@ -163,6 +213,11 @@ class Interpreter:
             return result
         true = evaluate(meta.sizes, self.state.symbols)
         return result if any(map(is_symbolic_dim, true)) else sizes.sized(result, true)
+
+    def _sizes_of(self, meta: Any) -> list[Any]:
+        """The sizes of a node's first result."""
+        first = meta if isinstance(meta, TensorMeta) else meta[0]
+        return evaluate(first.sizes, self.state.symbols)
 
     def _symbols_of(self, node: Node) -> frozenset[str]:
         """The open sizes that a node touches."""
@@ -180,28 +235,43 @@ class Interpreter:
         self.values[node.args[0].place] = value
         return value
 
-    def by_rule(self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+    def by_rule(
+        self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any], key: Array = None
+    ) -> Any:
+        """What an op's rule returns; ``key`` is for a random op that must not draw its own."""
         rule = rule_for(overload)
         if rule is None:
-            raise NotImplementedError("it has no lowering")
+            raise NotImplementedError(f"{overload} has no lowering")
         named: dict[str, Any] = {}
         if self.state.symbols and bounded.is_dynamic(args, kwargs):
             if not bounded.serves(overload, args, kwargs):
                 raise NeedsExactSizes(node, self._symbols_of(node))
-            if torch.Tag.nondeterministic_seeded in overload.tags:
-                named["generator"] = self.state.random_key()
-            return bounded.call(overload, args, kwargs, **named)
+            if torch.Tag.nondeterministic_seeded not in overload.tags:
+                return bounded.call(overload, args, kwargs)
+            generator = self.state.random_key() if key is None else key
+            with sizes.drawing(self._sizes_of(node.meta)):
+                return bounded.call(overload, args, kwargs, generator=generator)
         if rule.layout_of is not None:
-            named["contiguous"] = is_contiguous(self._argument_meta(overload, node, rule.layout_of))
+            named["contiguous"] = self._is_contiguous(overload, node, rule.layout_of)
         if torch.Tag.nondeterministic_seeded in overload.tags:
-            named["generator"] = self.state.random_key()
+            named["generator"] = self.state.random_key() if key is None else key
         if rule.size is not None:
             named["size"] = None
-        return registry.call(overload, args, kwargs, rule=rule, named=named)
+        with registry.collect_checks() as checks:
+            result = registry.call(overload, args, kwargs, rule=rule, named=named)
+        if checks.errors:
+            site = node.site
+            errors = [(*error, site.file, site.line) for error in checks.errors]
+            self.state.report(checks.code(), errors)
+        return result
 
-    def _argument_meta(self, overload: Any, node: Node, name: str) -> TensorMeta:
+    def _is_contiguous(self, overload: Any, node: Node, name: str) -> bool:
+        if not isinstance(target_of(node.target), torch._ops.OpOverload):
+            return True
         place = [argument.name for argument in overload._schema.arguments].index(name)
-        return self.meta(node.args[place] if place < len(node.args) else node.kwargs[name])
+        return is_contiguous(
+            self.meta(node.args[place] if place < len(node.args) else node.kwargs[name])
+        )
 
 
 def promised(result: Any, meta: Any) -> Any:
@@ -242,6 +312,3 @@ __all__ = [
     "operator",
     "promised",
 ]
-
-# Their operators are registered above.
-from torch_tpu.dynamo import draws, factories, off_cpu  # noqa: E402, F401

@@ -9,20 +9,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from torch_tpu.dynamo.graph import Node, target_of
+from torch_tpu.dynamo.graph import Node
 from torch_tpu.dynamo.interpreter import Interpreter, operator, promised
 from torch_tpu.lowering.embedding import embed_bags
-
-
-@operator("aten::native_batch_norm", "aten::_native_batch_norm_legit_no_training")
-def batch_norm(interpreter: Interpreter, node: Node, *args: Any, **kwargs: Any) -> Any:
-    """With running statistics the CPU saves none; nothing reads what others save."""
-    results = interpreter.by_rule(target_of(node.target), node, args, kwargs)
-    filled = [
-        result if result.size or 0 in meta.sizes else jnp.zeros(meta.sizes, result.dtype)
-        for result, meta in zip(results, node.meta, strict=True)
-    ]
-    return promised(filled, node.meta)
 
 
 @operator("aten::_embedding_bag", "aten::_embedding_bag_forward_only")

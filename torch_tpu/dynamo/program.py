@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import inspect
 import itertools
 import math
 import pickle
+import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +20,7 @@ import torch
 from torch_tpu.compiler import layout, store
 from torch_tpu.compiler.node import Created, Dims, Program, Write
 from torch_tpu.dynamo import logs
-from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names, refs_in
+from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names, refs_in, target_of
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.symbols import evaluate
 
@@ -110,7 +114,8 @@ class GraphSource:
             self.ordinal,
             self.precision,
         )
-        return b"graph" + self.graph.digest + pickle.dumps([repr(fact) for fact in facts])
+        rules = [registered_source(name) for name in sorted(self.graph.custom_ops())]
+        return b"graph" + self.graph.digest + pickle.dumps([*map(repr, facts), *rules])
 
     @functools.cached_property
     def numbers(self) -> Numbers:
@@ -198,6 +203,22 @@ class Numbers:
         self.seed = ints
         ints += 2 * (source.graph.draws > 0)
         self.counts = (ints, floats)
+
+
+def registered_source(name: str) -> bytes:
+    """What tells versions of a custom op's own rule apart: the file that it stands in.
+
+    The cache's namespace has the sources of this package's rules alone.
+    """
+    registry = sys.modules.get("torch_tpu.lowering.registry")  # where no rule can be, JAX may wait
+    rule = registry and registry.find(target_of(name))
+    if rule is None:
+        return b""
+    code = inspect.unwrap(rule.function).__code__
+    try:
+        return hashlib.sha256(Path(code.co_filename).read_bytes()).digest()
+    except OSError:  # typed in, or in an archive
+        return code.co_code
 
 
 @dataclasses.dataclass(frozen=True)

@@ -132,7 +132,9 @@ class _Cut:
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
             return node.target == CONTROL
-        return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
+        asserts = not target._schema.returns
+        random = torch.Tag.nondeterministic_seeded in target.tags
+        return target._schema.is_mutable or asserts or random
 
     def stages(self) -> list[Stage]:
         if not self.host:

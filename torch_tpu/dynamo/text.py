@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._dtype_abbrs import dtype_abbrs
 
-from torch_tpu.dynamo.graph import Graph, Node, Ref, Site, Symbolic, TensorMeta
+from torch_tpu.dynamo.graph import Callee, Graph, Node, Ref, Site, Symbolic, TensorMeta
 
 Names = dict[int, str]
 
@@ -109,6 +109,8 @@ def _literal(value: Any, names: Names, symbols: set[str], inner: dict[int, str])
         return names[value.place]
     if isinstance(value, Graph):
         return inner[id(value)]
+    if isinstance(value, Callee):
+        return callee(value.name)
     if isinstance(value, tuple):
         return f"({', '.join(map(each, value))}{',' * (len(value) == 1)})"
     if isinstance(value, list):

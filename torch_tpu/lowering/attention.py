@@ -21,7 +21,7 @@ def _opmath(operand):
     return cast(operand, dtypes.opmath(dtypes.to_torch(operand.dtype)))
 
 
-def _by_key_head(operand, key_heads):
+def by_key_head(operand, key_heads):
     """Query heads that share a key head (grouped-query attention), laid one after another."""
     batch, heads, rows, size = operand.shape
     return operand.reshape(batch, key_heads, heads // key_heads * rows, size)
@@ -34,7 +34,7 @@ def _factor(query, scale):
 def _scores(query, key, attn_bias, is_causal, scale):
     """What the softmax is taken of: (batch, heads, rows, columns), -inf where masked."""
     shape = (*query.shape[:3], key.shape[2])
-    scores = contract(_by_key_head(query, key.shape[1]), key, ((3,), (3,)), _HEADS)
+    scores = contract(by_key_head(query, key.shape[1]), key, ((3,), (3,)), _HEADS)
     scores = scores.reshape(shape) * _factor(query, scale)
     if attn_bias is not None and attn_bias.dtype == jnp.bool_:
         scores = jnp.where(attn_bias, scores, -jnp.inf)
@@ -54,7 +54,7 @@ def _finite(extreme):
     return jnp.where(extreme == -jnp.inf, 0, extreme)
 
 
-def _softmax_parts(scores):
+def softmax_parts(scores):
     """Unnormalised weights, their sums and the logarithm of those before the shift."""
     largest = _finite(jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf))
     weights = jnp.exp(scores - largest)
@@ -82,11 +82,11 @@ def _attend(query, key, value, attn_bias, dropout_p, is_causal, scale, generator
     shape = (*query.shape[:-1], value.shape[-1])
     query, key, value = _batched(query, key, value)
     scores = _scores(query, key, attn_bias, is_causal, scale)
-    weights, total, logsumexp = _softmax_parts(scores)
+    weights, total, logsumexp = softmax_parts(scores)
     words = jax.random.key_data(generator)
     if dropout_p:
         weights = weights * _dropout_factor(words, weights.shape, dropout_p, weights.dtype)
-    weights = _by_key_head(weights.astype(value.dtype), key.shape[1])
+    weights = by_key_head(weights.astype(value.dtype), key.shape[1])
     output = contract(weights, value, ((3,), (2,)), _HEADS)
     output = output.reshape(*query.shape[:3], value.shape[3]) / jnp.where(total == 0, 1, total)
     return output.reshape(shape), logsumexp[..., 0], *words.astype(jnp.int64)
@@ -101,11 +101,11 @@ def _attend_backward(
     key_heads = key.shape[1]
     scores = _scores(query, key, attn_bias, is_causal, scale)
     if logsumexp.dtype != scores.dtype:  # PyTorch keeps float32 of it beside float64 inputs
-        logsumexp = _softmax_parts(scores)[2][..., 0]
+        logsumexp = softmax_parts(scores)[2][..., 0]
     weights = jnp.exp(scores - _finite(logsumexp)[..., None])
     dropped = weights
 
-    rows = _by_key_head(grad_out.astype(value.dtype), key_heads)
+    rows = by_key_head(grad_out.astype(value.dtype), key_heads)
     grad_weights = contract(rows, value, ((3,), (3,)), _HEADS).reshape(weights.shape)
     if dropout_p:
         factor = _dropout_factor(words, weights.shape, dropout_p, weights.dtype)
@@ -116,11 +116,11 @@ def _attend_backward(
         mean = jnp.sum(grad_weights * weights, axis=-1, keepdims=True)
     grad_scores = weights * (grad_weights - mean)
 
-    scaled = _by_key_head((grad_scores * _factor(query, scale)).astype(key.dtype), key_heads)
-    dropped = _by_key_head(dropped.astype(value.dtype), key_heads)
+    scaled = by_key_head((grad_scores * _factor(query, scale)).astype(key.dtype), key_heads)
+    dropped = by_key_head(dropped.astype(value.dtype), key_heads)
     grads = (
         contract(scaled, key, ((3,), (2,)), _HEADS),
-        contract(scaled, _by_key_head(query, key_heads), ((2,), (2,)), _HEADS),
+        contract(scaled, by_key_head(query, key_heads), ((2,), (2,)), _HEADS),
         contract(dropped, rows, ((2,), (2,)), _HEADS),
     )
     grads = (grad.reshape(shape) for grad, shape in zip(grads, shapes, strict=True))

@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.lowering import attended_sizes, dynamic_views, merged_rows, registry, sizes
+from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.sizes import Size
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -228,6 +229,20 @@ _PLACES = (
     aten.embedding_dense_backward.default,
 )
 
+# Their numbers are eager mode's: an element's place is that among the true sizes.
+DRAWING = (
+    aten.bernoulli.default,
+    aten.rand.default,
+    aten.randn.default,
+    aten.rand_like.default,
+    aten.randn_like.default,
+    aten.randint.default,
+    aten.randint.low,
+    aten.randint_like.default,
+    aten.randint_like.low_dtype,
+    aten.normal.float_float,
+)
+
 _WITH_SHAPES = (
     aten.full.default,
     aten.zeros.default,
@@ -302,7 +317,13 @@ _BATCHED = {
     ),
 }
 
+
+def _to_copy(self: Any, *, dtype: torch.dtype | None = None, **placement: Any) -> Any:
+    return self if dtype is None else cast(self, dtype)
+
+
 _CONDITIONAL = {
+    aten._to_copy.default: Form(_to_copy, pads=False),
     aten.index.Tensor: Form(serves=_without_masks),
     aten._unsafe_index.Tensor: Form(serves=_without_masks),
     aten.index_put.default: Form(serves=_without_masks),
@@ -338,7 +359,7 @@ def table() -> dict[Overload, Form]:
         (_in_elementwise_modules(), Form(pads=False)),
         (_ELEMENTWISE + _PRODUCTS, Form(pads=False)),
         (_REDUCING + _CONVOLUTION + _PLACES + _BY_CHANNEL, Form()),
-        (_WITH_SHAPES, Form(ints="bound")),
+        (_WITH_SHAPES + DRAWING, Form(ints="bound")),
         (_WITH_SIZES, Form(ints="size")),
     )
     batched = {
@@ -410,7 +431,7 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
 
 
 def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
-    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float"))
+    is_number = any(kind in str(argument.type) for kind in ("number", "Scalar", "float", "Tensor"))
 
     def prepare(leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):

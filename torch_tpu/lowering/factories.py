@@ -205,3 +205,26 @@ def eye_m(n, m, *, dtype=None, layout=None, device=None, pin_memory=None):
 @lowering(aten.eye.default, aten.eye.out)
 def eye(n, **options):
     return eye_m(n, n, **options)
+
+
+# Memory that nothing was written to yet: captured graphs alone name these ops
+
+
+@lowering(aten.empty.memory_format, aten.empty_permuted.default)
+def empty(size, layout_of_dims=None, *, dtype=None, **options):
+    return jnp.zeros(size, dtypes.to_jax(dtype or torch.get_default_dtype()))
+
+
+@lowering(aten.empty_like.default)
+def empty_like(self, *, dtype=None, **options):
+    return jnp.zeros(self.shape, self.dtype if dtype is None else dtypes.to_jax(dtype))
+
+
+@lowering(aten.new_empty.default, aten.new_empty_strided.default)
+def new_empty(self, size, stride=None, *, dtype=None, **options):
+    return jnp.zeros(size, self.dtype if dtype is None else dtypes.to_jax(dtype))
+
+
+@lowering(aten.empty_strided.default)
+def empty_strided(size, stride, **options):
+    return empty(size, **options)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jax import lax
 
-from torch_tpu.lowering import dtypes
+from torch_tpu.lowering import dtypes, sizes
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import check, lowering
 
@@ -57,9 +57,10 @@ def _blocks(generator, shape, stream):
     """A block of two words for each element; streams are independent of each other."""
     place = jnp.zeros(shape, jnp.uint32)
     stride = 1
-    for axis in reversed(range(len(shape))):
-        place += lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(stride % 2**32)
-        stride *= shape[axis]
+    for axis, size in reversed(list(enumerate(sizes.drawn(shape)))):
+        step = sizes.number(stride if sizes.is_traced(stride) else stride % 2**32, jnp.uint32)
+        place += lax.broadcasted_iota(jnp.uint32, shape, axis) * step
+        stride = stride * sizes.value(size)
     words = jax.random.key_data(generator)
     return _threefry((words[0], words[1]), (place, jnp.full_like(place, stream)), _DRAW_ROUNDS)
 

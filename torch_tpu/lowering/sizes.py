@@ -282,6 +282,29 @@ def from_place(array: Array, place: Any, dim: int) -> Array:
     return lax.dynamic_slice_in_dim(longer, place, array.shape[dim], dim)
 
 
+# The true sizes of what a random op draws.
+_drawn: contextvars.ContextVar[tuple[Dim, ...]] = contextvars.ContextVar("drawn", default=())
+
+
+@contextlib.contextmanager
+def drawing(sizes: Sequence[Dim]) -> Iterator[None]:
+    """Inside, a random op's result has these sizes: the place of an element is that among them."""
+    token = _drawn.set(tuple(sizes))
+    try:
+        yield
+    finally:
+        _drawn.reset(token)
+
+
+def drawn(shape: tuple[int, ...]) -> tuple[Dim, ...]:
+    """The true sizes of an array of random numbers that has this shape at its bounds."""
+    true = _drawn.get()
+    leading = len(shape) - len(true)
+    if true and leading >= 0 and tuple(map(operator.index, true)) == tuple(shape[leading:]):
+        return (*shape[:leading], *true)
+    return shape
+
+
 # Padding
 
 
