@@ -412,6 +412,11 @@ add(
     lambda a: (a.tensor(a.s, a.t), 1, a.integers((a.t,), a.t), a.tensor()),
 )
 
+add(
+    aten._to_copy.default,
+    lambda a: (a.tensor(a.s, a.t), {"dtype": torch.int32}),
+    lambda a: (a.tensor(a.s, 3),),
+)
 add(prims.convert_element_type.default, lambda a: (a.tensor(a.s, a.t), torch.int32))
 add(prims.device_put.default, lambda a: (a.tensor(a.s, a.t), torch.device("cpu")))
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compiling import assert_compiles, assert_trains, compiled, randn
+from compiling import assert_compiles, assert_trains, compiled, programs_got, randn
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -102,3 +102,17 @@ def test_flex_attention_under_autocast_computes_in_its_dtype():
 def test_flex_attention_runs_eagerly_too():
     got = flex_attention(*(each.to(DEVICE) for each in (Q, K, V)), score_mod=_relative)
     assert_same(got, flex_attention(Q, K, V, score_mod=_relative), rtol=1e-4, atol=1e-5)
+
+
+def test_lengths_with_symbols_and_bounds_of_their_own_are_taken_as_equal():
+    run, programs = compiled(F.scaled_dot_product_attention), set()
+    for n in (3, 5, 11):
+        shapes = ((2, 4, 3, 8), (2, 4, n, 8), (2, 4, n, 8), (2, 1, 3, n))
+        inputs = [randn(*shape, seed=seed) for seed, shape in enumerate(shapes)]
+        expected = F.scaled_dot_product_attention(*inputs)
+        inputs = [each.to(DEVICE) for each in inputs]
+        for place, dim, bound in ((1, 2, 24), (2, 2, 16), (3, 3, 40)):
+            torch._dynamo.mark_dynamic(inputs[place], dim, min=2, max=bound)
+        assert_same(run(*inputs), expected)
+        programs.add(programs_got())
+    assert len(programs) == 1

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.lowering import dynamic_views, merged_rows, registry, sizes
+from torch_tpu.lowering import attended_sizes, dynamic_views, merged_rows, registry, sizes
+from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.sizes import Size
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -200,10 +201,7 @@ _PRODUCTS = (
     aten.dot.default,
 )
 
-_ATTENTION_AND_CONVOLUTION = (
-    aten._scaled_dot_product_fused_attention_overrideable.default,
-    aten._scaled_dot_product_flash_attention_for_cpu.default,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+_CONVOLUTION = (
     aten.convolution.default,
     aten.convolution_backward.default,
 )
@@ -263,7 +261,6 @@ _WITH_SHAPES = (
     aten.native_layer_norm_backward.default,
     aten._fused_rms_norm.default,
     aten._fused_rms_norm_backward.default,
-    aten._scaled_dot_product_fused_attention_overrideable_backward.default,
 )
 
 _WITH_SIZES = (
@@ -320,7 +317,13 @@ _BATCHED = {
     ),
 }
 
+
+def _to_copy(self: Any, *, dtype: torch.dtype | None = None, **placement: Any) -> Any:
+    return self if dtype is None else cast(self, dtype)
+
+
 _CONDITIONAL = {
+    aten._to_copy.default: Form(_to_copy, pads=False),
     aten.index.Tensor: Form(serves=_without_masks),
     aten._unsafe_index.Tensor: Form(serves=_without_masks),
     aten.index_put.default: Form(serves=_without_masks),
@@ -355,7 +358,7 @@ def table() -> dict[Overload, Form]:
     groups = (
         (_in_elementwise_modules(), Form(pads=False)),
         (_ELEMENTWISE + _PRODUCTS, Form(pads=False)),
-        (_REDUCING + _ATTENTION_AND_CONVOLUTION + _PLACES + _BY_CHANNEL, Form()),
+        (_REDUCING + _CONVOLUTION + _PLACES + _BY_CHANNEL, Form()),
         (_WITH_SHAPES + DRAWING, Form(ints="bound")),
         (_WITH_SIZES, Form(ints="size")),
     )
@@ -368,7 +371,11 @@ def table() -> dict[Overload, Form]:
     merged = {
         overload: Form(function, pads=False) for overload, function in merged_rows.FORMS.items()
     }
-    return {**grouped, **batched, **_CONDITIONAL, **views, **merged}
+    attended = {
+        overload: Form(function, ints="bound")
+        for overload, function in attended_sizes.FORMS.items()
+    }
+    return {**grouped, **batched, **_CONDITIONAL, **views, **merged, **attended}
 
 
 def _form(overload: Overload) -> Form | None:
