@@ -25,7 +25,7 @@ def options(description: str, steps: int) -> argparse.ArgumentParser:
 
 
 def compiled(function: Callable, arguments: argparse.Namespace) -> Callable:
-    """The function through torch.compile if asked to; on the CPU it stays what tpu is compared to."""
+    """The function through torch.compile if asked to, on tpu; the CPU stays as the reference."""
     return torch.compile(function) if arguments.compile and arguments.device == "tpu" else function
 
 
