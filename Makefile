@@ -34,6 +34,7 @@ build: $(STAMPS)/extension
 
 demo: build
 	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/digits.py --compile
 	$(BIN)/python examples/char_gpt.py
 
 test: build

@@ -111,10 +111,13 @@ def main() -> None:
         optimizer, max_lr=arguments.lr, total_steps=max(arguments.steps, 100), pct_start=0.1
     )
 
+    def loss_of(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+
+    forward = report.compiled(loss_of, arguments)
     run = report.Run("char_gpt", arguments)
     for inputs, targets in run.steps(text.batches(arguments.batch, arguments.context)):
-        inputs, targets = inputs.to(device), targets.to(device)
-        loss = functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+        loss = forward(inputs.to(device), targets.to(device))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

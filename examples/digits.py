@@ -54,14 +54,17 @@ def main() -> None:
     model = network().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
-    run = report.Run("digits", arguments)
-    for images, labels in run.steps(forever(loader)):
-        images, labels = images.to(device), labels.to(device)
+    def train_step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         loss = functional.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        run.log(loss)
+        return loss
+
+    step = report.compiled(train_step, arguments)
+    run = report.Run("digits", arguments)
+    for images, labels in run.steps(forever(loader)):
+        run.log(step(images.to(device), labels.to(device)))
     run.close(**{"test accuracy": f"{accuracy(model, test, device):.1%}"})
 
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -18,9 +18,15 @@ def options(description: str, steps: int) -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("tpu", "cpu"), default="tpu")
     parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--mode", choices=("strict", "debug", "fused"), help="eager mode of tpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile on tpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--losses", type=Path, help="writes each step's loss to this JSON file")
     return parser
+
+
+def compiled(function: Callable, arguments: argparse.Namespace) -> Callable:
+    """The function through torch.compile if asked to, on tpu; the CPU stays as the reference."""
+    return torch.compile(function) if arguments.compile and arguments.device == "tpu" else function
 
 
 class Run:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_tpu.dynamo.options import FIELDS
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)( run)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -64,3 +66,9 @@ def test_make_targets_exist():
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_table_of_options_has_every_option_with_its_default():
+    page = (ROOT / "docs" / "compile.md").read_text()
+    shown = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    assert shown == {name: repr(field.default) for name, field in FIELDS.items()}

@@ -42,8 +42,13 @@ def compare():
 
 @pytest.mark.parametrize(
     ("script", "options"),
-    [("digits.py", ()), ("char_gpt.py", SMALL_GPT)],
-    ids=("digits", "char_gpt"),
+    [
+        ("digits.py", ()),
+        ("digits.py", ("--compile",)),
+        ("char_gpt.py", SMALL_GPT),
+        ("char_gpt.py", (*SMALL_GPT, "--compile")),
+    ],
+    ids=("digits", "digits compiled", "char_gpt", "char_gpt compiled"),
 )
 def test_the_first_20_losses_are_the_same_on_both_devices(run_example, script, options):
     done = run_example("compare.py", EXAMPLES / script, "--steps", "20", *options)
