@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch._C._dynamo.guards import _reinterpret_tensor
 from torch._inductor.output_code import OutputCode
-from torch.utils._pytree import tree_map
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import logs, program
-from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.graph import Graph, Node, Ref, Symbolic, TensorMeta, resolved
 from torch_tpu.dynamo.open_sizes import OpenSizes
 from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource, Signature
@@ -191,7 +190,7 @@ class StagedRunner:
         arguments.clear()
         for step, dead in zip(self._steps, self._dead, strict=True):
             step(values, dead)
-        return [_resolved(output, values) for output in self.graph.outputs]
+        return [resolved(output, values) for output in self.graph.outputs]
 
 
 class _ProgramStep:
@@ -209,17 +208,13 @@ class _ProgramStep:
 
 class _HostStep:
     def __init__(self, stage: HostStage):
-        self.nodes = [(place, node, target_of(node.target)) for place, node in stage.nodes]
+        self.nodes = stage.nodes
 
     def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
-        for place, node, target in self.nodes:
-            values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
+        for place, node in self.nodes:
+            values[place] = node.call(values)
         for place in dead:
             del values[place]
-
-
-def _resolved(argument: Any, values: dict[int, Any]) -> Any:
-    return tree_map(lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument)
 
 
 def can_lower(node: Node) -> bool:

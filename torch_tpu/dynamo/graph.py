@@ -33,6 +33,13 @@ class Ref:
 
 
 @dataclasses.dataclass(frozen=True)
+class Callee:
+    """An op that is an argument: the one that an effect's token is passed through."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
 class TensorMeta:
     """What PyTorch promises of a tensor; ``offset`` is that in its storage while it was traced."""
 
@@ -80,6 +87,11 @@ class Node:
         """The values that it reads."""
         yield from refs_in((self.args, self.kwargs))
 
+    def call(self, values: dict[int, Any]) -> Any:
+        """What the operation itself gives, on the host."""
+        args, kwargs = resolved(self.args, values), resolved(self.kwargs, values)
+        return target_of(self.target)(*args, **kwargs)
+
     def graphs(self) -> Iterator[Graph]:
         """The graphs that a higher-order operator runs."""
         yield from _leaves((self.args, self.kwargs), Graph)
@@ -124,16 +136,10 @@ class Graph:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the nodes one by one: what an operator does with a graph on the host."""
-        values = list(inputs)
-
-        def read(argument: Any) -> Any:
-            return tree_map(
-                lambda leaf: values[leaf.place] if isinstance(leaf, Ref) else leaf, argument
-            )
-
+        values = dict(enumerate(inputs))
         for node in self.nodes:
-            values.append(target_of(node.target)(*read(node.args), **read(node.kwargs)))
-        return read(self.outputs)
+            values[len(values)] = node.call(values)
+        return resolved(self.outputs, values)
 
     def symbols(self) -> set[str]:
         """The names of all open sizes, and of integers that are none but vary."""
@@ -166,6 +172,17 @@ def _leaves(value: Any, kind: type) -> Iterator[Any]:
 def refs_in(value: Any) -> Iterator[Ref]:
     """The references in an argument or in outputs."""
     return _leaves(value, Ref)
+
+
+def resolved(argument: Any, values: dict[int, Any]) -> Any:
+    """An argument with the values in place of the references to them."""
+
+    def resolve(leaf: Any) -> Any:
+        if isinstance(leaf, Callee):
+            return target_of(leaf.name)
+        return values[leaf.place] if isinstance(leaf, Ref) else leaf
+
+    return tree_map(resolve, argument)
 
 
 def is_random(target: str) -> bool:
@@ -280,6 +297,8 @@ def _argument(value: Any, places: dict[fx.Node, Any]) -> Any:
         return {name: _argument(each, places) for name, each in sorted(value.items())}
     if isinstance(value, torch.SymInt):
         return size_of(value)
+    if isinstance(value, torch._ops.OpOverload):
+        return Callee(value.name())
     return value
 
 
