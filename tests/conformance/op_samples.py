@@ -107,6 +107,11 @@ class Case:
     grad: bool
 
     @property
+    def is_defined(self) -> bool:
+        """Whether results have values that can be compared."""
+        return self.op.name not in UNINITIALISED
+
+    @property
     def arguments(self) -> tuple[Any, Any, Any]:
         return self.sample.input, self.sample.args, self.sample.kwargs
 
@@ -119,7 +124,7 @@ class Case:
             returned = self.call(inputs[0], *inputs[1], **inputs[2])
             process = self.sample.output_process_fn_grad or (lambda output: output)
             comparable = tensors(process(returned))
-            gradients = _gradients(comparable, tensors(inputs)) if self.grad else []
+            gradients = gradients_of(comparable, tensors(inputs)) if self.grad else []
         except Exception as error:  # an op's errors are part of what is compared
             return Result(error=error)
         written = [t for t in tensors(inputs) if t._version > 0]
@@ -127,7 +132,7 @@ class Case:
 
     def draws_random_numbers(self) -> bool:
         """Whether an op of the CPU's run advances its generator."""
-        with _Draws() as draws:
+        with Draws() as draws:
             self.on("cpu")
         return draws.seen
 
@@ -146,7 +151,7 @@ class Result:
         return [*self.comparable, *self.written, *self.gradients]
 
 
-def _gradients(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[Any]:
+def gradients_of(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[Any]:
     outputs = [t for t in outputs if t.requires_grad]
     inputs = [t for t in inputs if t.requires_grad]
     if not outputs or not inputs:
@@ -162,7 +167,7 @@ def _same(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
     return first.shape == second.shape and torch.allclose(first, second, equal_nan=True)
 
 
-class _Draws(TorchDispatchMode):
+class Draws(TorchDispatchMode):
     """Notices random numbers being drawn. Tags alone don't tell: dropout of 0 draws none."""
 
     seen = False
@@ -178,24 +183,24 @@ class _Draws(TorchDispatchMode):
 # ---- comparing
 
 
-def check(case: Case) -> None:
+def check(case: Any) -> None:
     """Raise AssertionError where the device's results or gradients differ from the CPU's."""
     want, have = case.on("cpu"), case.on("tpu")
     if want.error or have.error:
         return _check_errors(want.error, have.error)
     for expected, got in zip(want.outputs, have.outputs, strict=True):
-        _check_metadata(expected, got)
-    if case.op.name in UNINITIALISED:
+        check_metadata(expected, got)
+    if not case.is_defined:
         return None
     try:
-        _check_values(want, have, None)
+        check_values(want, have, None)
     except AssertionError:
         if case.draws_random_numbers():
             return None
         precise = case.on("cpu", PRECISE)
         if precise.error or len(precise.values()) != len(want.values()):
             raise
-        _check_values(want, have, precise)
+        check_values(want, have, precise)
     return None
 
 
@@ -206,7 +211,7 @@ def _check_errors(want: Exception | None, have: Exception | None) -> None:
     assert type(have) is type(want), f"{have!r}, the CPU raises {want!r}"
 
 
-def _check_metadata(want: torch.Tensor, have: torch.Tensor) -> None:
+def check_metadata(want: torch.Tensor, have: torch.Tensor) -> None:
     assert have.device.type == "tpu", f"result on {have.device}"
     assert have.dtype == want.dtype, f"{have.dtype}, CPU has {want.dtype}"
     assert have.shape == want.shape, f"shape {tuple(have.shape)}, CPU has {tuple(want.shape)}"
@@ -219,7 +224,7 @@ def _meaningful_strides(tensor: torch.Tensor) -> list[int]:
     return [s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]
 
 
-def _check_values(want: Result, have: Result, precise: Result | None) -> None:
+def check_values(want: Result, have: Result, precise: Result | None) -> None:
     references = precise.values() if precise else itertools.repeat(None)
     pairs = zip(want.values(), have.values(), strict=True)
     for (expected, got), reference in zip(pairs, references, strict=False):
@@ -227,7 +232,7 @@ def _check_values(want: Result, have: Result, precise: Result | None) -> None:
             present = got if expected is None else expected
             assert present is None or not present.any(), "only one side has a gradient"
             continue
-        _check_close(expected.detach(), got.detach().cpu(), reference)
+        _check_close(expected.detach().cpu(), got.detach().cpu(), reference)
 
 
 def _check_close(want: torch.Tensor, have: torch.Tensor, precise: torch.Tensor | None) -> None:

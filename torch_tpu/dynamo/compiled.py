@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._C._dynamo.guards import _reinterpret_tensor
 from torch._inductor.output_code import OutputCode
-from torch.utils._pytree import tree_map
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import logs, program
 from torch_tpu.dynamo.graph import (
-    Callee,
     Graph,
     Node,
     Ref,
@@ -23,7 +20,7 @@ from torch_tpu.dynamo.graph import (
     TensorMeta,
     is_custom,
     open_names,
-    target_of,
+    resolved,
 )
 from torch_tpu.dynamo.open_sizes import OpenSizes
 from torch_tpu.dynamo.options import Options, current
@@ -201,7 +198,7 @@ class StagedRunner:
         arguments.clear()
         for step, dead in zip(self._steps, self._dead, strict=True):
             step(values, dead)
-        return [_resolved(output, values) for output in self.graph.outputs]
+        return [resolved(output, values) for output in self.graph.outputs]
 
 
 class _ProgramStep:
@@ -219,34 +216,13 @@ class _ProgramStep:
 
 class _HostStep:
     def __init__(self, stage: HostStage):
-        self.nodes = [(place, node, target_of(node.target)) for place, node in stage.nodes]
+        self.nodes = stage.nodes
 
     def __call__(self, values: dict[int, Any], dead: list[int]) -> None:
-        for place, node, target in self.nodes:
-            values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
+        for place, node in self.nodes:
+            values[place] = node.call(values)
         for place in dead:
             del values[place]
-
-
-def _resolved(argument: Any, values: dict[int, Any]) -> Any:
-    def resolve(leaf: Any) -> Any:
-        if isinstance(leaf, Ref):
-            return values[leaf.place]
-        if isinstance(leaf, Callee):
-            return target_of(leaf.name)
-        return functools.partial(_run_on_host, leaf) if isinstance(leaf, Graph) else leaf
-
-    return tree_map(resolve, argument)
-
-
-def _run_on_host(graph: Graph, *inputs: Any) -> Any:
-    """A graph inside, op by op."""
-    values = dict(enumerate(inputs))
-    for place, node in enumerate(graph.nodes, len(inputs)):
-        target = target_of(node.target)
-        values[place] = target(*_resolved(node.args, values), **_resolved(node.kwargs, values))
-    outputs = _resolved(graph.outputs, values)
-    return outputs[0] if graph.single else outputs
 
 
 def can_lower(node: Node) -> bool:

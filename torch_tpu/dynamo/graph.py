@@ -87,6 +87,11 @@ class Node:
         """The values that it reads."""
         yield from refs_in((self.args, self.kwargs))
 
+    def call(self, values: dict[int, Any]) -> Any:
+        """What the operation itself gives, on the host."""
+        args, kwargs = resolved(self.args, values), resolved(self.kwargs, values)
+        return target_of(self.target)(*args, **kwargs)
+
     def graphs(self) -> Iterator[Graph]:
         """The graphs that a higher-order operator runs."""
         yield from _leaves((self.args, self.kwargs), Graph)
@@ -147,6 +152,14 @@ class Graph:
             node.args[0].place: node.args[1].place for node in self.nodes if node.target == COPY
         }
 
+    def __call__(self, *inputs: Any) -> Any:
+        """Run the nodes one by one: what an operator does with a graph on the host."""
+        values = dict(enumerate(inputs))
+        for node in self.nodes:
+            values[len(values)] = node.call(values)
+        outputs = resolved(self.outputs, values)
+        return outputs[0] if self.single else outputs
+
     def symbols(self) -> set[str]:
         """The names of all open sizes, and of integers that are none but vary."""
         return {name for meta in self.metas() for name in open_names(meta)}
@@ -186,6 +199,17 @@ def is_custom(target: str) -> bool:
 def refs_in(value: Any) -> Iterator[Ref]:
     """The references in an argument or in outputs."""
     return _leaves(value, Ref)
+
+
+def resolved(argument: Any, values: dict[int, Any]) -> Any:
+    """An argument with the values in place of the references to them."""
+
+    def resolve(leaf: Any) -> Any:
+        if isinstance(leaf, Callee):
+            return target_of(leaf.name)
+        return values[leaf.place] if isinstance(leaf, Ref) else leaf
+
+    return tree_map(resolve, argument)
 
 
 def is_random(target: str) -> bool:

@@ -98,7 +98,7 @@ def _root(graph: Graph, metas: list[Any], place: int) -> int:
     """The value that an output is a strided view of; itself where it is none."""
     first = len(graph.inputs)
     meta, root, written = metas[place], place, graph.written()
-    if not isinstance(meta, TensorMeta) or not meta.is_static:
+    if not _lies_still(meta):
         return place
     while root >= first:
         node = graph.nodes[root - first]
@@ -108,7 +108,12 @@ def _root(graph: Graph, metas: list[Any], place: int) -> int:
             break
         root = node.args[0].place
     base = metas[root]
-    if not isinstance(base, TensorMeta) or not base.is_static or root in written:
+    if not _lies_still(base) or root in written:
         return place
     same = (base.dtype, base.device) == (meta.dtype, meta.device) and meta.device != "cpu"
     return root if same else place
+
+
+def _lies_still(meta: Any) -> bool:
+    """Whether a value is a tensor whose window in its storage is known without running."""
+    return isinstance(meta, TensorMeta) and meta.is_static and isinstance(meta.offset, int)

@@ -247,7 +247,7 @@ def index_select(self, dim, index):
     array, dim, index = _one_dim(self, dim, index)
     places = positions(index, sizes.size(array, dim), OUT_OF_RANGE)
     result = get(array, along(dim, places))
-    return result if self.ndim else result.reshape(())
+    return result if self.ndim else result[0]  # of one index, whose length may be open
 
 
 def _places_to_write(array, dim, index, message):
