@@ -274,8 +274,13 @@ def index_copy(self, dim, index, source):
     array, dim, index = _one_dim(self, dim, index)
     size = array.shape[dim]
     message = f"index_copy_(): index is out of bounds for dimension {dim} with size {size}"
+    source = _source(array, dim, index, source)
+    if index.size == 1 and not sizes.dynamic_dims(index):
+        # As a cache takes one token after another: XLA writes it into a donated buffer.
+        (place,) = positions(index, sizes.size(array, dim), message)
+        return lax.dynamic_update_slice_in_dim(array, source, place, dim).reshape(self.shape)
     places = _places_to_write(array, dim, index, message)
-    return put_at(array, places, _source(array, dim, index, source)).reshape(self.shape)
+    return put_at(array, places, source).reshape(self.shape)
 
 
 @lowering(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
