@@ -13,6 +13,7 @@ import torch
 from jax import lax
 from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
@@ -201,7 +202,7 @@ class Interpreter:
             return operators()[node.target](self, node, *args, **kwargs)
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
-            return target(*args, **kwargs)
+            return target(*tree_map(sizes.value, args), **kwargs)  # no sizes: of their values
         result = promised(self.by_rule(target, node, args, kwargs), node.meta)
         return self._sized(result, node.meta)
 
