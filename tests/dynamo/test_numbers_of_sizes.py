@@ -14,7 +14,11 @@ def _scaled_attention(x):
     return torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None])
 
 
-@pytest.mark.parametrize("function", [_mean_square, _scaled_attention])
+def _smoothed_loss(x):
+    return torch.nn.functional.cross_entropy(x, x.argmax(1), label_smoothing=0.1)
+
+
+@pytest.mark.parametrize("function", [_mean_square, _scaled_attention, _smoothed_loss])
 def test_with_all_sizes_open(function):
     run = compiled(function, dynamic=True)
     for rows in (5, 6, 9):
