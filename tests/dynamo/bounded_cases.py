@@ -290,6 +290,7 @@ add(
     lambda a: (*_qkv(a, a.t, a.t), 0.0, True),
     lambda a: (*_qkv(a, a.s, a.t), 0.0, False, {"attn_mask": a.tensor(2, 1, a.s, a.t)}),
     lambda a: (a.tensor(a.s, 2, a.t, 4), a.tensor(a.s, 2, a.t, 4), a.tensor(a.s, 2, a.t, 4)),
+    lambda a: (a.tensor(2, 3, 5, a.s), a.tensor(2, 3, a.t, a.s), a.tensor(2, 3, a.t, a.s)),
 )
 add(
     _fused,

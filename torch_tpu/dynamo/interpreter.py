@@ -14,6 +14,7 @@ import torch
 from jax import lax
 from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
@@ -88,6 +89,15 @@ def may_ask_values(name: str) -> bool:
     target = target_of(name)
     rule = rule_for(target) if isinstance(target, torch._ops.OpOverload) else None
     return rule is not None and rule.size is not None
+
+
+def _float(number: Any) -> Any:
+    traced = sizes.is_traced(number)
+    return registry.weaken(number.astype(jnp.float64)) if traced else float(number)
+
+
+# In place of functions that Python would give the bound of a size.
+_OF_NUMBERS: dict[str, Operator] = {"torch:sym_float": _float}
 
 
 class GraphError(RuntimeError):
@@ -202,7 +212,8 @@ class Interpreter:
             return operators()[node.target](self, node, *args, **kwargs)
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
-            return target(*args, **kwargs)
+            function = _OF_NUMBERS.get(node.target, target)
+            return function(*tree_map(sizes.value, args), **kwargs)  # not a size: of their values
         result = promised(self.by_rule(target, node, args, kwargs), node.meta)
         return self._sized(result, node.meta)
 

@@ -28,7 +28,12 @@ def by_key_head(operand, key_heads):
 
 
 def _factor(query, scale):
-    return query.shape[-1] ** -0.5 if scale is None else scale
+    if scale is not None:
+        return scale
+    size = sizes.size(query, 3)
+    if not sizes.is_traced(size):
+        return size**-0.5
+    return lax.rsqrt(size.astype(jnp.promote_types(query.dtype, jnp.float32)))
 
 
 def _scores(query, key, attn_bias, is_causal, scale):
