@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import torch
 from jax import lax
 from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
@@ -191,6 +193,8 @@ class Interpreter:
             if torch.Tag.nondeterministic_seeded in overload.tags:
                 named["generator"] = self.state.random_key()
             return bounded.call(overload, args, kwargs, **named)
+        if self.state.symbols and _varies(overload, args, kwargs):
+            raise NeedsExactSizes(node, self._symbols_of(node))
         if rule.layout_of is not None:
             named["contiguous"] = is_contiguous(self._argument_meta(overload, node, rule.layout_of))
         if torch.Tag.nondeterministic_seeded in overload.tags:
@@ -202,6 +206,21 @@ class Interpreter:
     def _argument_meta(self, overload: Any, node: Node, name: str) -> TensorMeta:
         place = [argument.name for argument in overload._schema.arguments].index(name)
         return self.meta(node.args[place] if place < len(node.args) else node.kwargs[name])
+
+
+def _varies(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether an integer that must be a number, such as where a slice starts, is a traced one."""
+    named = zip((each.name for each in overload._schema.arguments), args, strict=False)
+    values = {**dict(named), **kwargs}
+    return any(
+        "int" in str(argument.type) and any(map(_is_traced, tree_leaves(values[argument.name])))
+        for argument in overload._schema.arguments
+        if argument.name in values
+    )
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)
 
 
 def promised(result: Any, meta: Any) -> Any:
