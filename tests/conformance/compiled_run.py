@@ -1,4 +1,11 @@
-"""Runs the compiled databases in shards, and writes what they show into JSON and a page."""
+"""Runs the compiled databases, and writes what they show into JSON and a page.
+
+    python tests/conformance/compiled_run.py [--database ops] [--names REGEX] [--shard 0/8] ...
+
+prints one line per entry that fails, with what the same does under ``aot_eager`` on the CPU, and
+a summary. The exit status tells of failures without a reason in known_compiled_failures.py, and of
+reasons that are no longer true.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +26,6 @@ os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache")
 from compiled_samples import DATABASES, Entry, check_entry, on_cpu_without_backend
 from known_compiled_failures import REASONS
 
-SHARDS = 8
 SECONDS = 240  # an entry that takes longer has failed
 MARKS = "<!-- compiled: begin -->", "<!-- compiled: end -->"
 
@@ -68,6 +74,38 @@ def verdict(row: dict[str, Any]) -> str:
     return "wrong" if row["known"] else row["outcome"]
 
 
+def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of earlier shards with these in their places."""
+    earlier = json.loads(path.read_text()) if path.exists() else []
+    by_name = {(row["database"], row["name"]): row for row in [*earlier, *rows]}
+    return [by_name[key] for key in sorted(by_name)]
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """What the rows show, as Markdown."""
+    lines = [
+        "| database | entries that pass | known to fail | failed |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    reasons: dict[str, list[str]] = {}
+    for database in DATABASES:
+        found = [verdict(row) for row in rows if row["database"] == database]
+        counts = [found.count(each) for each in ("passed", "known", "failed")]
+        lines.append(f"| {database} | {counts[0]} | {counts[1]} | {counts[2]} |")
+    for row in rows:
+        if verdict(row) == "known":
+            reasons.setdefault(row["known"], []).append(f"`{row['name']}`")
+    lines += ["", "| cause | where |", "| --- | --- |"]
+    lines += [f"| {why} | {', '.join(names)} |" for why, names in sorted(reasons.items())]
+    return "\n".join(lines)
+
+
+def write_page(path: Path, rows: list[dict[str, Any]]) -> None:
+    before, _, rest = path.read_text().partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    path.write_text(f"{before}{MARKS[0]}\n{page(rows)}\n{MARKS[1]}{after}")
+
+
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     shard, shards = map(int, options.shard.split("/"))
     rows = []
@@ -98,13 +136,17 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=2)
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path)
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = run(options)
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+        written = merged(options.json, rows)
+        options.json.write_text(json.dumps(written, indent=1))
+        if options.page:
+            write_page(options.page, written)
     verdicts = [verdict(row) for row in rows]
     print({each: verdicts.count(each) for each in sorted(set(verdicts))})
     return 1 if {"failed", "wrong"} & set(verdicts) else 0

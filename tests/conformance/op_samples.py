@@ -127,8 +127,11 @@ class Case:
             gradients = gradients_of(comparable, tensors(inputs)) if self.grad else []
         except Exception as error:  # an op's errors are part of what is compared
             return Result(error=error)
-        written = [t for t in tensors(inputs) if t._version > 0]
-        return Result(tensors(returned), comparable, written, gradients)
+        return Result(tensors(returned), comparable, self.written(inputs), gradients)
+
+    def written(self, inputs: Any) -> list[torch.Tensor]:
+        """The arguments that are compared after the call."""
+        return [t for t in tensors(inputs) if t._version > 0]
 
     def draws_random_numbers(self) -> bool:
         """Whether an op of the CPU's run advances its generator."""

@@ -21,7 +21,7 @@ from torch_tpu.accelerator import random
 
 Function = Callable[..., Any]
 
-_AUTOCAST = DispatchKey.AutocastPrivateUse1
+_AUTOCAST = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
 
 
 def support_tpu() -> None:

@@ -11,7 +11,7 @@ from torch_tpu.accelerator.devices import DeviceLike, device, ordinal
 class _TpuType(type):
     """Instances are those of torch's own class, the first base, that belong to a tpu."""
 
-    def __instancecheck__(cls, instance: object) -> bool:
+    def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.__mro__[1]) and instance.device.type == "tpu"
 
 

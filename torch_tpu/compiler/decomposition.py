@@ -20,12 +20,13 @@ from torch_tpu.lowering import dtypes, registry
 Overload = torch._ops.OpOverload
 
 
-@functools.cache
 def rule_for(overload: Overload) -> registry.Rule | None:
     """The rule of an overload: its own, its functional form's, or one made by decomposing it."""
-    rule = registry.find(overload)
-    if rule is not None:
-        return rule
+    return registry.find(overload) or _decomposing_rule(overload)
+
+
+@functools.cache
+def _decomposing_rule(overload: Overload) -> registry.Rule | None:
     target = registry.functional_form(overload) if registry.mutated(overload) else overload
     if target is None or decomposition_of(target) is None or _is_random(target):
         return None

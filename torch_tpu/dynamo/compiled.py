@@ -19,6 +19,7 @@ from torch_tpu.dynamo.graph import (
     Symbolic,
     TensorMeta,
     is_custom,
+    names_in,
     open_names,
     resolved,
 )
@@ -98,6 +99,7 @@ class GraphRunner:
         new = tuple(New(number) for number in range(len(signature.creates)))
         self._only_new = self._returns == new
         self._arguments = sorted(_arguments_in(self._returns))
+        _refuse_views_at_unknown_places(self._returns, signature)
         self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
         metas = graph.metas()
         fits = {(meta.sizes, meta.dtype) for meta in program.results_of(graph, signature)}
@@ -150,16 +152,20 @@ class GraphRunner:
     def _outputs(
         self, created: list[torch.Tensor], passed: dict[int, Any], values: Values
     ) -> list[Any]:
+        def integer(expression: str) -> int:
+            assert self._sizes is not None
+            return self._sizes.integer(expression, values)
+
         def get(each: Return) -> Any:
             if isinstance(each, New):
                 return created[each.number]
             if isinstance(each, Argument):
                 return passed[each.place]
             if isinstance(each, View):
-                return _reinterpret_tensor(get(each.base), each.sizes, each.strides, each.offset)
+                offset = integer(each.offset) if isinstance(each.offset, str) else each.offset
+                return _reinterpret_tensor(get(each.base), each.sizes, each.strides, offset)
             if isinstance(each, Integer):
-                assert self._sizes is not None
-                return self._sizes.integer(each.expression, values)
+                return integer(each.expression)
             return each.value
 
         return [get(each) for each in self._returns]
@@ -169,6 +175,15 @@ def _arguments_in(returns: Sequence[Return]) -> set[int]:
     """The arguments that outputs are, or are views of."""
     sources = [each.base if isinstance(each, View) else each for each in returns]
     return {each.place for each in sources if isinstance(each, Argument)}
+
+
+def _refuse_views_at_unknown_places(returns: Sequence[Return], signature: Signature) -> None:
+    for each in returns:
+        if isinstance(each, View) and not names_in(each.offset) <= set(signature.symbols):
+            raise NotImplementedError(
+                "torch_tpu: a graph returns a view that begins where values on the device decide; "
+                "return a copy of it (clone())"
+            )
 
 
 class StagedRunner:

@@ -14,7 +14,7 @@ import torch
 from jax import lax
 from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
@@ -277,6 +277,8 @@ class Interpreter:
         rule = rule_for(overload)
         if rule is None:
             raise NotImplementedError(f"{overload} has no lowering")
+        if self.state.symbols and _varies(rule, overload, args, kwargs):
+            raise NeedsExactSizes(node, self._symbols_of(node))
         if rule.layout_of is not None:
             named["contiguous"] = self._is_contiguous(overload, node, rule.layout_of)
         if rule.size is not None:
@@ -290,6 +292,23 @@ class Interpreter:
         return is_contiguous(
             self.meta(node.args[place] if place < len(node.args) else node.kwargs[name])
         )
+
+
+def _varies(
+    rule: registry.Rule, overload: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> bool:
+    """Whether an integer that must be a number, such as where a slice starts, is a traced one."""
+    named = zip((each.name for each in overload._schema.arguments), args, strict=False)
+    values = {**dict(named), **kwargs}
+    return any(
+        "int" in str(argument.type) and any(map(_is_traced, tree_leaves(values[argument.name])))
+        for argument in overload._schema.arguments
+        if argument.name in values and argument.name not in rule.runtime
+    )
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)
 
 
 def promised(result: Any, meta: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_tpu.dynamo.graph import Graph, Ref, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.graph import Graph, Ref, Size, Symbolic, TensorMeta, target_of
 
 aten = torch.ops.aten
 
@@ -40,7 +40,7 @@ class View:
     base: New | Argument
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    offset: int
+    offset: Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
             base = new(root)
         else:
             return new(place)
-        return View(base, meta.sizes, meta.strides, meta.offset - metas[root].offset)
+        return View(base, meta.sizes, meta.strides, _distance(meta.offset, metas[root].offset))
 
     returns = tuple(of(output) for output in graph.outputs)
     return tuple(creates), returns
@@ -98,7 +98,7 @@ def _root(graph: Graph, metas: list[Any], place: int) -> int:
     """The value that an output is a strided view of; itself where it is none."""
     first = len(graph.inputs)
     meta, root, written = metas[place], place, graph.written()
-    if not _lies_still(meta):
+    if not isinstance(meta, TensorMeta) or not meta.is_static:
         return place
     while root >= first:
         node = graph.nodes[root - first]
@@ -108,12 +108,13 @@ def _root(graph: Graph, metas: list[Any], place: int) -> int:
             break
         root = node.args[0].place
     base = metas[root]
-    if not _lies_still(base) or root in written:
+    if not isinstance(base, TensorMeta) or not base.is_static or root in written:
         return place
     same = (base.dtype, base.device) == (meta.dtype, meta.device) and meta.device != "cpu"
     return root if same else place
 
 
-def _lies_still(meta: Any) -> bool:
-    """Whether a value is a tensor whose window in its storage is known without running."""
-    return isinstance(meta, TensorMeta) and meta.is_static and isinstance(meta.offset, int)
+def _distance(offset: Size, base: Size) -> Size:
+    if isinstance(offset, int) and isinstance(base, int):
+        return offset - base
+    return f"({offset})-({base})"

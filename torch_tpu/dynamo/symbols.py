@@ -29,6 +29,9 @@ _FUNCTIONS: dict[str, Any] = {
     "Max": lambda *each: functools.reduce(_larger, each),
     "Min": lambda *each: functools.reduce(_smaller, each),
     "Identity": lambda a: a,
+    "Eq": lambda a, b: a == b,
+    "Ne": lambda a, b: a != b,
+    "Piecewise": lambda *cases: functools.reduce(_otherwise, reversed(cases), 0),
 }
 
 
@@ -42,6 +45,12 @@ def _smaller(a: Any, b: Any) -> Any:
     if isinstance(b, int):
         return min(a, b) if isinstance(a, int) else a.minimum(b)
     return b.minimum(a)
+
+
+def _otherwise(rest: Any, case: tuple[Any, Any]) -> Any:
+    """A case's value where its condition holds; a traced one can't choose between branches."""
+    value, holds = case
+    return rest + holds * (value - rest)
 
 
 @functools.cache

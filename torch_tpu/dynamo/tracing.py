@@ -206,7 +206,10 @@ def exact_symbols(graph: Graph, signature: Signature) -> dict[str, str]:
 
 def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str]) -> None:
     """Trace a graph as for some sizes, for what it can't do."""
-    bounds = tuple(16 + place for place in range(len(signature.symbols)))
+    are_sizes = graph.sizes()  # of other integers 0 is the likeliest to be in range
+    bounds = tuple(
+        16 + place if name in are_sizes else 0 for place, name in enumerate(signature.symbols)
+    )
     named = dict(zip(signature.symbols, bounds, strict=True))
     bindings = []
     for place in signature.tensors:
