@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from torch_tpu.compiler import store
-from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.dynamo import errors, minify, text, tracing
 from torch_tpu.dynamo.compiled import signature_of
 from torch_tpu.dynamo.errors import LONGEST, CompileError
@@ -27,11 +26,9 @@ def broken(monkeypatch):
     def break_rule(overload):
         registry.load_rules()
         monkeypatch.setitem(registry._RULES, overload, registry.Rule(rule))
-        rule_for.cache_clear()
 
     yield break_rule
     monkeypatch.undo()
-    rule_for.cache_clear()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ class _TpuType(type):
     """Instances are those of torch's own class, the first base, that belong to a tpu."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls.__mro__[1]) and instance.device.type == "tpu"
+        base: Any = cls.__mro__[1]
+        return isinstance(instance, base) and instance.device.type == "tpu"
 
 
 class Stream(torch.Stream, metaclass=_TpuType):
