@@ -102,8 +102,9 @@ GraphCall::GraphCall(std::span<const GraphInput> inputs, Ordinal ordinal,
 void GraphCall::add_tensor(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   check_usable(impl);
-  TORCH_CHECK(impl.device().index() == ordinal, "torch_tpu: a graph that was compiled for tpu:",
-              int(ordinal), " got a tensor on ", impl.device());
+  TORCH_CHECK(impl.device().index() == ordinal,
+              "torch_tpu: a graph that was compiled for tpu:", int(ordinal), " got a tensor on ",
+              impl.device());
   const GraphInput& input = inputs_[bound_.size()];
   const Cell& cell = cell_of(tensor);
   Bound& bound = bound_.emplace_back(Bound{&cell, cell.load()});
@@ -260,15 +261,14 @@ std::vector<at::Tensor> Graph::run(GraphCall& call, std::span<const int64_t> siz
   created.reserve(graph->created.size());
   for (const NewTensor& info : graph->created) {
     ValuePtr value = take(info.value_dims, info.dtype);
-    created.push_back(make_tensor(std::move(value), resolved(info.sizes, sizes),
-                                  resolved(info.strides, sizes)));
+    created.push_back(
+        make_tensor(std::move(value), resolved(info.sizes, sizes), resolved(info.strides, sizes)));
   }
   for (const Write& write : graph->writes) {
     Cell::of(*call.bound_[write.slot].storage).store(take(write.dims, write.dtype));
   }
   if (!graph->checks->empty()) {
-    Runtime::get().report_later(ordinal_,
-                                {pjrt::Buffer(api, outputs[place]), graph->checks, {}});
+    Runtime::get().report_later(ordinal_, {pjrt::Buffer(api, outputs[place]), graph->checks, {}});
   }
   return created;
 }

@@ -80,7 +80,7 @@ std::string compile_options(int device_id, std::span<const Flag> flags) {
       field(1, 1) + field(2, 1) + field(3, field(1, varint(id)));  // device ids are packed
   // ExecutableBuildOptionsProto: device_ordinal, num_replicas, num_partitions, device_assignment.
   const std::string build = field(1, id) + field(4, 1) + field(5, 1) + field(9, assignment);
-  std::string options = field(3, build);  // CompileOptionsProto.executable_build_options
+  std::string options = field(3, build);     // CompileOptionsProto.executable_build_options
   for (const auto& [name, value] : flags) {  // and its env_option_overrides, a map
     options += field(7, field(1, name) + field(2, flag_value(value)));
   }

@@ -1,7 +1,7 @@
 // torch_tpu._C: bindings only. torch_tpu/_C.pyi says what each does.
 #include <ATen/core/GeneratorForPrivateuseone.h>
-#include <torch/csrc/Generator.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "device/counters.h"

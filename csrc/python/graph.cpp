@@ -23,18 +23,17 @@ enum class ArgumentKind : uint8_t { kTensor, kInt, kFloat, kComplex, kUnused };
 
 ArgumentKind kind_of(const std::string& name) {
   static const std::map<std::string, ArgumentKind> kinds = {
-      {"tensor", ArgumentKind::kTensor},   {"int", ArgumentKind::kInt},
-      {"float", ArgumentKind::kFloat},     {"complex", ArgumentKind::kComplex},
+      {"tensor", ArgumentKind::kTensor}, {"int", ArgumentKind::kInt},
+      {"float", ArgumentKind::kFloat},   {"complex", ArgumentKind::kComplex},
       {"unused", ArgumentKind::kUnused},
   };
   return kinds.at(name);
 }
 
 py::tuple describe(const Binding& binding) {
-  return py::make_tuple(binding.filled, tuple_of(binding.value_dims),
-                        py::cast(binding.value_dtype), tuple_of(binding.sizes),
-                        tuple_of(binding.strides), py::cast(binding.dtype), binding.offset,
-                        binding.aligned, binding.conj, binding.neg, binding.slot);
+  return py::make_tuple(binding.filled, tuple_of(binding.value_dims), py::cast(binding.value_dtype),
+                        tuple_of(binding.sizes), tuple_of(binding.strides), py::cast(binding.dtype),
+                        binding.offset, binding.aligned, binding.conj, binding.neg, binding.slot);
 }
 
 // Checks of programs; launches that have not reported yet point to them.
@@ -63,8 +62,8 @@ GraphProgram read_graph_program(py::handle source) {
 class PythonGraph {
  public:
   PythonGraph(std::string label, const std::vector<std::string>& kinds,
-              const std::vector<std::tuple<bool, bool, bool>>& tensors, int64_t draws, Ordinal ordinal,
-              py::function make)
+              const std::vector<std::tuple<bool, bool, bool>>& tensors, int64_t draws,
+              Ordinal ordinal, py::function make)
       : graph_(std::move(label), inputs_of(tensors), draws, ordinal,
                [make = std::move(make)](const GraphCall& call) { return ask(make, call); }) {
     for (const std::string& kind : kinds) kinds_.push_back(kind_of(kind));
@@ -91,7 +90,8 @@ class PythonGraph {
   size_t programs() const { return graph_.programs(); }
 
  private:
-  static std::vector<GraphInput> inputs_of(const std::vector<std::tuple<bool, bool, bool>>& tensors) {
+  static std::vector<GraphInput> inputs_of(
+      const std::vector<std::tuple<bool, bool, bool>>& tensors) {
     std::vector<GraphInput> inputs;
     for (auto [written, reusable, padded] : tensors) {
       inputs.push_back({written, reusable, padded});
@@ -153,7 +153,8 @@ class PythonGraph {
 void bind_graphs(py::module_& module) {
   py::class_<PythonGraph>(module, "Graph")
       .def(py::init<std::string, const std::vector<std::string>&,
-                    const std::vector<std::tuple<bool, bool, bool>>&, int64_t, Ordinal, py::function>())
+                    const std::vector<std::tuple<bool, bool, bool>>&, int64_t, Ordinal,
+                    py::function>())
       .def("__call__", &PythonGraph::call, py::arg("arguments"), py::arg("symbols") = py::tuple(),
            py::arg("bounds") = py::tuple(), py::arg("sizes") = py::tuple())
       .def_property_readonly("programs", &PythonGraph::programs);
