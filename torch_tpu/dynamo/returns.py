@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_tpu.dynamo.graph import Graph, Ref, Size, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.graph import COPY, Graph, Ref, Size, Symbolic, TensorMeta, target_of
 
 aten = torch.ops.aten
 
@@ -63,7 +63,8 @@ Return = New | Argument | View | Integer | Constant
 def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
     """The values that the program gives as new tensors, and where each output comes from."""
     metas = graph.metas()
-    places = [output.place for output in graph.outputs if isinstance(output, Ref)]
+    outputs = [_copied_to(graph, output) for output in graph.outputs]
+    places = [output.place for output in outputs if isinstance(output, Ref)]
     roots = {place: _root(graph, metas, place) for place in set(places)}
     shared = [root for place, root in roots.items() if root != place]
     creates: dict[int, New] = {}
@@ -90,8 +91,18 @@ def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
             return new(place)
         return View(base, meta.sizes, meta.strides, _distance(meta.offset, metas[root].offset))
 
-    returns = tuple(of(output) for output in graph.outputs)
+    returns = tuple(of(output) for output in outputs)
     return tuple(creates), returns
+
+
+def _copied_to(graph: Graph, output: Any) -> Any:
+    """The input that an output was copied to, if that is what it is; else the output."""
+    while isinstance(output, Ref) and output.place >= len(graph.inputs):
+        node = graph.nodes[output.place - len(graph.inputs)]
+        if node.target != COPY:
+            break
+        output = node.args[0]
+    return output
 
 
 def _root(graph: Graph, metas: list[Any], place: int) -> int:
