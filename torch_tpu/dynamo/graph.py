@@ -155,6 +155,8 @@ COPY = "aten::copy_"
 GETITEM = "_operator:getitem"
 # Runs a graph that does something, such as recording an event, after the values that it is given.
 CONTROL = "higher_order::control_deps"
+# Calls an op for its effect, in order: it takes a token and gives the next.
+EFFECT = "higher_order::with_effects"
 _UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
 
 
