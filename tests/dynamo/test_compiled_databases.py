@@ -17,7 +17,7 @@ SLICE = {
         "nn.functional.batch_norm", "nn.functional.conv2d", "nn.functional.dropout", "nonzero",
         "scatter_reduce.amax", "sort", "where",
     ),
-    "modules": ("nn.Conv1d", "nn.EmbeddingBag", "nn.GroupNorm", "nn.LSTMCell", "nn.MSELoss"),
+    "modules": ("nn.Conv1d", "nn.Embedding", "nn.GroupNorm", "nn.LSTMCell", "nn.MSELoss"),
     "optimizers": ("Muon",),
 }  # fmt: skip
 PLACES = [(database, name) for database, names in SLICE.items() for name in names]

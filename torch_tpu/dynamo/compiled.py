@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.guards import _reinterpret_tensor
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._inductor.output_code import OutputCode
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import logs, program
 from torch_tpu.dynamo.graph import (
+    EFFECT,
     Graph,
     Node,
     Ref,
@@ -69,6 +71,8 @@ class CompiledGraph(OutputCode):
 
     def prepare_for_serialization(self) -> None:
         """What is told from the graph at length is told once, and pickled with it."""
+        if any(node.target == EFFECT for node in self.graph.nodes):
+            raise BypassAOTAutogradCache("what it keeps of a graph forgets the tokens of effects")
         for stage in self.stages:
             if isinstance(stage, ProgramStage):
                 _ = stage.graph.digest, stage.graph.draws

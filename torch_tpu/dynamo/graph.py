@@ -176,6 +176,8 @@ REPEATED = "higher_order::run_with_rng_state"
 GETITEM = "_operator:getitem"
 # Runs a graph that does something, such as recording an event, after the values that it is given.
 CONTROL = "higher_order::control_deps"
+# Calls an op for its effect, in order: it takes a token and gives the next.
+EFFECT = "higher_order::with_effects"
 _UNBOUNDED = 2**31  # PyTorch's own "no bound" is larger
 
 
