@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import measure
 import models
 import torch
 from jax_peer import JaxPeer
 
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 ROUNDS, TOKENS, CHAINED = 7, 64, 30
 
 
-def chain(device: str) -> Callable[[], torch.Tensor]:
+def chain(device: str, wrap: Wrap = models.as_it_is) -> Callable[[], torch.Tensor]:
     torch.manual_seed(0)
     shapes = ((256, 256), (256, 256), (256,))
     operands = [torch.randn(shape).to(device) for shape in shapes]
-    return lambda: models.chain(*operands)
+    function = wrap(models.chain)
+    return lambda: function(*operands)
 
 
-def decode(device: str) -> Callable[[], torch.Tensor]:
+def decode(device: str, wrap: Wrap = models.as_it_is) -> Callable[[], torch.Tensor]:
     """Tokens from an empty cache, read at the end."""
     size = models.GPT_SIZE
     torch.manual_seed(0)
-    gpt = models.Gpt(size).to(device)
+    next_token = wrap(models.Gpt(size).to(device).next_token)
     cache_shape = (2, size.heads, size.length, size.width // size.heads)
 
     def step() -> torch.Tensor:
@@ -32,7 +36,7 @@ def decode(device: str) -> Callable[[], torch.Tensor]:
         caches = [torch.zeros(cache_shape, device=device) for _ in range(size.layers)]
         tokens = []
         for _ in range(TOKENS):
-            token = gpt.next_token(token, place, caches)
+            token = next_token(token, place, caches)
             place = place + 1
             tokens.append(token)
         return torch.cat(tokens, 1).cpu()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -153,26 +154,38 @@ TRAININGS = {
 }
 
 
+def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What wraps the functions of an eager workload."""
+    return function
+
+
 def train_step(
-    name: str, device: str, fused: bool | None = None
+    name: str,
+    device: str,
+    fused: bool | None = None,
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = as_it_is,
 ) -> tuple[Callable[[], torch.Tensor], nn.Module]:
-    """A step with AdamW that goes through four batches in turn and gives the loss."""
+    """A step with AdamW that goes through four batches in turn and gives the loss.
+
+    ``wrap`` gets the loss as a function of a batch, and the optimizer's step.
+    """
     training = TRAININGS[name]
     torch.manual_seed(0)
     model = training.model()
     batches = [tuple(each.to(device) for each in training.batch()) for _ in range(4)]
     model = model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=fused)
+    loss_of = wrap(lambda inputs, target: training.loss(model(inputs), target))
+    update = wrap(optimizer.step)
     count = 0
 
     def step() -> torch.Tensor:
         nonlocal count
-        inputs, target = batches[count % len(batches)]
         count += 1
-        loss = training.loss(model(inputs), target)
+        loss = loss_of(*batches[count % len(batches)])
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
+        update()
         return loss.detach()
 
     return step, model

@@ -16,6 +16,7 @@ SCRIPTS = (
     "cold_start",
     "fused",
     "warm_start",
+    "compiled",
 )
 
 

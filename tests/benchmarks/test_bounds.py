@@ -78,3 +78,9 @@ def test_a_second_process_neither_lowers_nor_compiles(run_benchmark):
         "fused, second process: jax imported": 0,
     }
     assert figures["fused, first step: first process"]["value"] > 0
+
+
+def test_a_call_of_a_compiled_function_is_timed_against_its_bound(run_benchmark):
+    _, figures = run_benchmark("compiled.py", "compiled_overhead", "overhead", "--pairs", "1")
+    (figure,) = figures.values()
+    assert figure["value"] > 0 and figure["bound"] == "<= 60"
