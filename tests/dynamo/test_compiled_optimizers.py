@@ -7,7 +7,11 @@ import torch
 from architectures import mlp
 from compiling import compiled, graphs, randn
 from torch import nn
+from torch.func import functional_call, grad_and_value
+from torch.nn import functional as F
 from twins import DEVICE, assert_same, twins
+
+from torch_tpu import _C
 
 STEPS = 4
 OPTIMIZERS = {
@@ -194,3 +198,26 @@ def test_foreach_functions(name):
         return [randn(3, 4, device=device), randn(5, seed=2, device=device)]
 
     assert_same(compiled(function)(inputs(DEVICE)), function(inputs("cpu")))
+
+
+def test_a_functional_step_of_training_is_one_program():
+    def step(model, parameters, x, y):
+        def loss_of(parameters):
+            return F.mse_loss(functional_call(model, parameters, (x,)), y)
+
+        gradients, loss = grad_and_value(loss_of)(parameters)
+        for name, each in parameters.items():
+            each.sub_(0.1 * gradients[name])
+        return loss
+
+    models = twins(lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 1)))
+    x, both = randn(32, 8), []
+    for model, device, each in zip(models, ("cpu", DEVICE), (step, compiled(step)), strict=True):
+        parameters = {name: each.detach().clone() for name, each in model.named_parameters()}
+        inputs = x.to(device), x.sum(1, keepdim=True).to(device)
+        losses = [each(model, parameters, *inputs) for _ in range(3)]
+        before = _C.counters()["executions"]
+        losses.append(each(model, parameters, *inputs))
+        assert _C.counters()["executions"] - before == (device == DEVICE)
+        both.append([losses, parameters])
+    assert_same(both[1], both[0])
