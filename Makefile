@@ -42,7 +42,7 @@ test: build
 
 conformance: build
 	$(BIN)/python -m pytest -q tests/conformance $(ARGS)
-	$(MAKE) compiled-conformance
+	$(if $(ARGS),,$(MAKE) compiled-conformance)
 
 # In shards, because what Dynamo and XLA keep of a thousand programs is not given back.
 SHARDS := 0 1 2 3 4 5 6 7

@@ -85,7 +85,13 @@ class ModuleCase:
     is_defined = True
 
     def build(self, device: str, dtypes: Any = None) -> torch.nn.Module:
-        """The module, the same one each time; some keep tensors that they don't move themselves."""
+        """The module, with the state that it has on the CPU."""
+        module = self._built(device, dtypes)
+        module.load_state_dict(self._built("cpu").state_dict())
+        return module
+
+    def _built(self, device: str, dtypes: Any = None) -> torch.nn.Module:
+        """Made on the device, as some modules keep tensors that they don't move themselves."""
         torch.manual_seed(0)
         given = self.given.constructor_input
         args, kwargs = moved(copy.deepcopy((given.args, given.kwargs)), device, dtypes)
