@@ -200,13 +200,13 @@ size_t Graph::programs() const {
   return programs_.size();
 }
 
-std::pair<GraphProgram*, ProgramPtr> Graph::program_for(const GraphCall& call) {
-  auto find = [&]() -> std::pair<GraphProgram*, ProgramPtr> {
+std::pair<Graph::GraphProgramPtr, ProgramPtr> Graph::program_for(const GraphCall& call) {
+  auto find = [&]() -> std::pair<GraphProgramPtr, ProgramPtr> {
     std::lock_guard lock(mutex_);
     if (latest_.first != call.key.view()) {
       auto found = programs_.find(std::string(call.key.view()));
       if (found == programs_.end()) return {};
-      latest_ = {found->first, found->second.get()};
+      latest_ = {found->first, found->second};
     }
     return {latest_.second, latest_.second->program->load()};
   };
@@ -216,13 +216,12 @@ std::pair<GraphProgram*, ProgramPtr> Graph::program_for(const GraphCall& call) {
   }
   CompileTurn turn;
   if (auto found = find(); found.second) return found;
-  auto made = std::make_unique<GraphProgram>(make_(call));
+  auto made = std::make_shared<const GraphProgram>(make_(call));
   ProgramPtr program = made->program->load();
   std::lock_guard lock(mutex_);
-  auto& entry = programs_[std::string(call.key.view())];
-  entry = std::move(made);
+  programs_[std::string(call.key.view())] = made;
   latest_ = {};
-  return {entry.get(), std::move(program)};
+  return {std::move(made), std::move(program)};
 }
 
 std::vector<at::Tensor> Graph::run(GraphCall& call, std::span<const int64_t> sizes) {

@@ -97,7 +97,8 @@ class Graph {
   size_t programs() const;
 
  private:
-  std::pair<GraphProgram*, ProgramPtr> program_for(const GraphCall& call);
+  using GraphProgramPtr = std::shared_ptr<const GraphProgram>;
+  std::pair<GraphProgramPtr, ProgramPtr> program_for(const GraphCall& call);
 
   const std::string label_;
   const std::vector<GraphInput> inputs_;
@@ -105,8 +106,8 @@ class Graph {
   const Ordinal ordinal_;
   const Make make_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<GraphProgram>> programs_;
-  std::pair<std::string_view, GraphProgram*> latest_{};
+  std::unordered_map<std::string, GraphProgramPtr> programs_;
+  std::pair<std::string_view, GraphProgramPtr> latest_;
 };
 
 }  // namespace torch_tpu
