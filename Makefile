@@ -38,10 +38,11 @@ demo: build
 	$(BIN)/python examples/char_gpt.py
 
 test: build
-	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile tests --ignore=tests/conformance $(ARGS)
+	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile -m 'not slow' tests --ignore=tests/conformance $(ARGS)
 
 conformance: build
 	$(BIN)/python -m pytest -q tests/conformance $(ARGS)
+	$(BIN)/python -m pytest -q -m slow tests
 	$(if $(ARGS),,$(MAKE) compiled-conformance)
 
 # In shards, because what Dynamo and XLA keep of a thousand programs is not given back.
