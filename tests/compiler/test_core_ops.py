@@ -5,7 +5,7 @@ import torch
 from torch_tpu.compiler.decomposition import rule_for
 
 # Kernels in C++ that move no values: csrc/eager/native_kernels.cpp and copy.cpp.
-NATIVE = {"aten::resize_", "aten::empty.memory_format", "aten::_local_scalar_dense"}
+NATIVE = {"aten::resize_", "aten::_local_scalar_dense"}
 
 
 def _core_ops():
