@@ -112,7 +112,6 @@ class Graph:
     checks.
     """
 
-    programs: int
     def __init__(
         self,
         label: str,

@@ -38,11 +38,9 @@ def _alias_submodules(accelerator: Any) -> None:
 
 
 def _register(_C: Any) -> None:
-    from torch_tpu import tracing
-
     torch.utils.rename_privateuse1_backend("tpu")
     _C.register()
-    _C.set_runtime(tracing.not_traced(_deferred("torch_tpu.runtime", "resolve")))
+    _C.set_runtime(_deferred("torch_tpu.runtime", "resolve"))
     _C.set_library_folders([os.path.dirname(each) + os.sep for each in (torch.__file__, __file__)])
 
     from torch_tpu import accelerator, artifacts  # noqa: F401  (PyTorch may load artifacts)

@@ -42,15 +42,6 @@ _MUTATIONS = (
     OutputKind.PARAMETER_MUTATION,
     OutputKind.USER_INPUT_MUTATION,
 )
-# What an exported program promises of itself; they compute nothing.
-_ASSERTIONS = {
-    torch.ops.aten._assert_scalar.default,
-    torch.ops.aten._assert_tensor_metadata.default,
-    torch.ops.aten.sym_constrain_range.default,
-    torch.ops.aten.sym_constrain_range_for_size.default,
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class StableHLO:
     """A program in StableHLO. It takes arrays in the order of ``inputs`` and gives ``outputs``.
@@ -111,12 +102,7 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
     for overload in list(table):
         if registry.find(overload) is not None:
             table.pop(overload)
-    program = program.run_decompositions(table)
-    graph = program.graph_module.graph
-    for node in list(graph.nodes):
-        if node.target in _ASSERTIONS and not node.users:
-            graph.erase_node(node)
-    return program
+    return program.run_decompositions(table)
 
 
 class _Lowered:
@@ -127,7 +113,7 @@ class _Lowered:
         self.program = program
         self.graph: Graph = reader.read(program.graph_module)
         self.draws = self.graph.draws > 0
-        self.constants = [_array(each) for each in reader.constants]
+        self.constants = [dtypes.to_array(each) for each in reader.constants]
         signature = program.graph_signature
         specs = list(signature.input_specs)
         self.specs = specs
@@ -211,7 +197,7 @@ class _Lowered:
 
     def _weight(self, name: str) -> np.ndarray:
         held = (self.program.state_dict, self.program.constants)
-        return _array(next(each[name] for each in held if name in each))
+        return dtypes.to_array(next(each[name] for each in held if name in each))
 
 
 def _shape(meta: Any, scope: jax_export.SymbolicScope) -> jax.ShapeDtypeStruct:
@@ -227,9 +213,3 @@ def _dimension(size: int | str) -> str:
     """A size as JAX writes it."""
     text = str(size).replace("**", "^").replace("//", " floordiv ")
     return text.replace("FloorDiv", "floordiv").replace("Mod", "mod")
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    flat = host.reshape(-1).view(torch.uint8).numpy()
-    return flat.view(dtypes.to_jax(tensor.dtype)).reshape(tuple(tensor.shape))

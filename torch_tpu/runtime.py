@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch_tpu import environment, workers
-from torch_tpu.tracing import not_traced
 
 GOOGLE_VENDOR = 0x1AE0
 # PCI device numbers; Google's other devices (network cards, disks) share the vendor's.
@@ -175,7 +174,6 @@ def prepare_environment(name: str) -> None:
         os.environ.setdefault(variable, value)
 
 
-@not_traced
 def resolve() -> tuple[str, dict[str, int]]:
     """The plugin's path and create options, for the client that is about to be made."""
     path, name = plugin_path(), platform()

@@ -21,9 +21,9 @@ def assumed_constant(function: Function) -> Function:
 
 
 def not_traced(function: Function) -> Function:
-    """As torch.compiler.disable, for what the extension calls.
+    """As torch.compiler.disable, for what Python calls by itself while Dynamo watches.
 
-    An op that runs eagerly between two graphs may call Python, whose frames Dynamo would look at.
+    What the extension calls needs none: csrc/python/untraced.h.
     """
     strategy = _frames._FrameExecStrategy(_SKIP, _SKIP)  # the function, and what it calls
     _frames.set_code_exec_strategy(function.__code__, strategy)

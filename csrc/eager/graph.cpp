@@ -195,11 +195,6 @@ Graph::Graph(std::string label, std::vector<GraphInput> inputs, int64_t draws, O
       ordinal_(ordinal),
       make_(std::move(make)) {}
 
-size_t Graph::programs() const {
-  std::lock_guard lock(mutex_);
-  return programs_.size();
-}
-
 std::pair<Graph::GraphProgramPtr, ProgramPtr> Graph::program_for(const GraphCall& call) {
   auto find = [&]() -> std::pair<GraphProgramPtr, ProgramPtr> {
     std::lock_guard lock(mutex_);

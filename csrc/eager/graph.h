@@ -94,7 +94,6 @@ class Graph {
   Ordinal ordinal() const { return ordinal_; }
   // Runs it, asynchronously: the new tensors, in order. `sizes` are what negative sizes stand for.
   std::vector<at::Tensor> run(GraphCall& call, std::span<const int64_t> sizes);
-  size_t programs() const;
 
  private:
   using GraphProgramPtr = std::shared_ptr<const GraphProgram>;
@@ -105,7 +104,7 @@ class Graph {
   const int64_t draws_;  // of random numbers, one for each random op
   const Ordinal ordinal_;
   const Make make_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::unordered_map<std::string, GraphProgramPtr> programs_;
   std::pair<std::string_view, GraphProgramPtr> latest_;
 };

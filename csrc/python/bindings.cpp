@@ -14,6 +14,7 @@
 #include "python/compiler.h"
 #include "python/errors.h"
 #include "python/graph.h"
+#include "python/untraced.h"
 
 namespace py = pybind11;
 
@@ -45,6 +46,7 @@ void bind_runtime(py::module_& module) {
     py::handle callable = resolve.release();
     runtime().set_resolver([callable] {
       py::gil_scoped_acquire gil;
+      const Untraced untraced;
       auto [path, options] = callable().cast<std::pair<std::string, py::dict>>();
       RuntimeChoice choice{path, {}};
       for (auto [name, value] : options) {

@@ -7,6 +7,7 @@
 
 #include "device/counters.h"
 #include "eager/plan.h"
+#include "python/untraced.h"
 
 namespace py = pybind11;
 
@@ -184,6 +185,7 @@ auto with_python(Body body) {
   counters().python_entries.add(1);
   py::gil_scoped_acquire gil;
   try {
+    const Untraced untraced;
     return body();
   } catch (py::error_already_set& error) {
     error.restore();

@@ -12,6 +12,7 @@
 #include "device/storage.h"
 #include "eager/graph.h"
 #include "python/compiler.h"
+#include "python/untraced.h"
 
 namespace py = pybind11;
 
@@ -87,7 +88,6 @@ class PythonGraph {
     }
     return results;
   }
-  size_t programs() const { return graph_.programs(); }
 
  private:
   static std::vector<GraphInput> inputs_of(
@@ -102,6 +102,7 @@ class PythonGraph {
   static GraphProgram ask(const py::function& make, const GraphCall& call) {
     counters().python_entries.add(1);
     py::gil_scoped_acquire gil;
+    const Untraced untraced;
     py::list bindings;
     for (const Binding& binding : call.bindings()) bindings.append(describe(binding));
     const std::vector<uint32_t> donated(call.donated.begin(), call.donated.end());
@@ -156,8 +157,7 @@ void bind_graphs(py::module_& module) {
                     const std::vector<std::tuple<bool, bool, bool>>&, int64_t, Ordinal,
                     py::function>())
       .def("__call__", &PythonGraph::call, py::arg("arguments"), py::arg("symbols") = py::tuple(),
-           py::arg("bounds") = py::tuple(), py::arg("sizes") = py::tuple())
-      .def_property_readonly("programs", &PythonGraph::programs);
+           py::arg("bounds") = py::tuple(), py::arg("sizes") = py::tuple());
   module.def("value_dims", [](const at::Tensor& tensor) -> py::object {
     const ValuePtr value = cell_of(tensor).load();
     return value ? py::object(tuple_of(value->dims())) : py::none();

@@ -186,3 +186,31 @@ def test_an_argument_outside_the_program_keeps_its_values():
     assert_same(view, x[1:, :2])
     on_device.mul_(2)
     assert_same(view, 2 * x[1:, :2])
+
+
+def test_a_part_of_a_tensor_of_any_length_is_written_where_it_is():
+    def function(part):
+        part.mul_(2).add_(1)
+        return part.sum(0)
+
+    run, base = compiled(function, dynamic=True), randn(12, 3)
+    on_device = base.to(DEVICE)
+    for rows in (slice(0, 5), slice(2, 9), slice(1, 8, 2)):
+        assert_same(run(on_device[rows]), function(base[rows]))
+        assert_same(on_device, base)
+
+
+def test_a_users_bound_holds_where_the_host_runs_a_part():
+    def function(x):
+        return x.sin() + (x * 2).cpu().cos().to(x.device)
+
+    run, programs = compiled(function), []
+    for rows in (5, 33):
+        x = randn(rows, 2, seed=rows)
+        on_device = x.to(DEVICE)
+        torch._dynamo.mark_dynamic(on_device, 0, min=2, max=64)
+        run(on_device)
+        before = programs_got()
+        assert_same(run(on_device), function(x))
+        programs.append(programs_got() - before)
+    assert programs == [0, 0]

@@ -7,12 +7,12 @@ import torch
 
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import errors, minify, text, tracing
-from torch_tpu.dynamo.compiled import signature_of
 from torch_tpu.dynamo.errors import LONGEST, CompileError
 from torch_tpu.dynamo.graph import Graph, Node, Ref, TensorMeta
 from torch_tpu.dynamo.interpreter import GraphError
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import GraphSource, whole
+from torch_tpu.dynamo.signature import signature_of
 from torch_tpu.lowering import registry
 
 

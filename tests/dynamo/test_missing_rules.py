@@ -5,13 +5,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from captured import compiled, nothing_on_host
+from captured import compiled, host_nodes, nothing_on_host
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from torch_tpu.dynamo.compiled import CompiledGraph, can_lower
+from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import TensorMeta
-from torch_tpu.dynamo.stages import runs_on_host
 
 
 def rows(*sizes, seed=0):
@@ -201,7 +200,7 @@ def test_of_an_optimizer_step_the_host_runs_counts_alone(name, form, monkeypatch
     on_host, prepare = [], CompiledGraph._prepare
 
     def recorded(graph):
-        on_host.extend(runs_on_host(graph.graph, can_lower))
+        on_host.extend(host_nodes(graph))
         prepare(graph)
 
     monkeypatch.setattr(CompiledGraph, "_prepare", recorded)

@@ -219,3 +219,16 @@ def test_checkpointed_dropout_of_narrow_tensors():
     dropped = out == 1
     assert torch.equal(x.grad == 0, dropped)
     assert 0.2 < dropped.float().mean().item() < 0.3
+
+
+def test_branches_hold_tensors_of_their_own():
+    def function(x):
+        def plus(y):
+            return y + torch.tensor([1.0, 2.0, 3.0], device=x.device) * torch.tensor(2.0)
+
+        return torch.cond(x.sum() > 0, plus, lambda y: y * torch.ones(3, device=x.device), (x,))
+
+    run = compiled(function)
+    for sign in (1.0, -1.0):
+        x = torch.full((3,), sign)
+        torch.testing.assert_close(run(x.to("tpu")).cpu(), function(x))

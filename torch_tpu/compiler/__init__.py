@@ -12,12 +12,10 @@ from torch_tpu.compiler import store
 from torch_tpu.compiler.node import Node, Plan, Program
 from torch_tpu.compiler.store import must_not_compile
 from torch_tpu.compiler.trace import Trace
-from torch_tpu.tracing import not_traced
 
 __all__ = ["describe", "must_not_compile", "plan", "program", "stored_program"]
 
 
-@not_traced
 def describe(op: str) -> list[bool] | None:
     """Which arguments' numbers are inputs of an op's programs; None for an op without a rule."""
     return store.answer(
@@ -25,7 +23,6 @@ def describe(op: str) -> list[bool] | None:
     )
 
 
-@not_traced
 def plan(node: Node, key: bytes, ordinal: int, bound: int | None) -> Plan | None:
     """What a call does, with ``bound`` for outputs of at most that length.
 
@@ -41,13 +38,11 @@ def plan(node: Node, key: bytes, ordinal: int, bound: int | None) -> Plan | None
     return made
 
 
-@not_traced
 def program(trace: Trace) -> Program:
     """The executable of a trace. In the cache's mode ``require`` a miss raises RuntimeError."""
     return store.program(trace, lambda: _building().compile_trace(trace))
 
 
-@not_traced
 def stored_program(trace: Trace) -> Program | None:
     """The executable of a trace where it needs no compilation."""
     return store.program(trace, None)
@@ -59,7 +54,6 @@ def _building():
     return building
 
 
-@not_traced
 def report_failed_fusion(trace: Trace, reason: str) -> None:
     """Warn, once per trace, that its ops run one by one because its program could not be made."""
     warnings.warn(

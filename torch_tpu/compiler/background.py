@@ -7,10 +7,8 @@ from collections.abc import Callable
 from torch_tpu import compiler, workers
 from torch_tpu.compiler.node import Program
 from torch_tpu.compiler.trace import Trace
-from torch_tpu.tracing import not_traced
 
 
-@not_traced
 def compile_later(trace: Trace, done: Callable[[Program | None], None]) -> None:
     """Compile on another thread, then call ``done`` there; with None where it failed."""
     if workers.submit("compile", lambda: _compile(trace, done)) is None:

@@ -100,21 +100,15 @@ def compile_function(
     floats as the arrays "ints" (int64) and "floats" (float64). ``flags`` are XLA's, ``show`` is
     told the StableHLO and the optimised HLO by name.
     """
-    sources: list[int | str] = list(range(len(shapes)))
-    shapes = list(shapes)
-    for name, dtype, count in zip(
-        ("ints", "floats"), (jnp.int64, jnp.float64), numbers, strict=True
-    ):
-        if count:
-            sources.append(name)
-            shapes.append(jax.ShapeDtypeStruct((count,), dtype))
+    named = number_shapes(numbers)
+    sources: list[int | str] = [*range(len(shapes)), *named]
 
     def run(*arrays: Array) -> list[Array]:
         return function(dict(zip(sources, arrays, strict=True)))
 
     with jax_settings(precision):
         jitted = jax.jit(run, donate_argnums=tuple(donated), keep_unused=False)
-        exported = export.export(jitted, platforms=[_platform()])(*shapes)
+        exported = export.export(jitted, platforms=[_platform()])(*shapes, *named.values())
     _C.count("lowerings", 1)
     module = exported.mlir_module_serialized
     if show is not None:
@@ -126,6 +120,12 @@ def compile_function(
         show("hlo", hlo.text(executable.optimized_program()))
     parameters = [sources[place] for place in exported.module_kept_var_idx]
     return Program(executable, parameters, targets)
+
+
+def number_shapes(counts: tuple[int, int]) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of a program's integers and floats, those that it has."""
+    kinds = zip(("ints", "floats"), counts, (jnp.int64, jnp.float64), strict=True)
+    return {name: jax.ShapeDtypeStruct((count,), dtype) for name, count, dtype in kinds if count}
 
 
 def _run(trace: Trace, inputs: dict[int | str, Array]) -> list[Array]:

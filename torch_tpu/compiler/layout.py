@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch_tpu.compiler.node import Created, Dims
+
+Value = tuple[Dims, Any]
 
 
 def memory_order(created: Created) -> tuple[int, ...] | None:
@@ -34,3 +38,15 @@ def value_dims(created: Created, bound: int | None) -> Dims:
     if order is None:
         return (1 + sum((n - 1) * s for n, s in zip(created.sizes, created.strides, strict=True)),)
     return tuple(created.sizes[d] for d in order)
+
+
+def reusable(
+    donated: Iterable[int], inputs: Sequence[Value], outputs: Iterable[Value]
+) -> list[int]:
+    """The donated inputs that an output fits, one for one. A value is its dims and dtype."""
+    wanted, fitting = list(outputs), []
+    for place in donated:
+        if inputs[place] in wanted:
+            wanted.remove(inputs[place])
+            fitting.append(place)
+    return fitting

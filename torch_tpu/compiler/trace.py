@@ -6,6 +6,7 @@ import dataclasses
 import struct
 from collections.abc import Iterator
 
+from torch_tpu.compiler import layout
 from torch_tpu.compiler.node import Dims, Plan, Slot
 
 UNFILLED = -1
@@ -92,15 +93,8 @@ class Trace:
     def reusable(self) -> list[int]:
         """The donated inputs that a live output fits, one for one."""
         outputs = list(self.outputs())
-        wanted = [outputs[place] for place in self.live]
-        inputs = self.inputs()
-        reusable = []
-        for place in self.donated:
-            fits = (inputs[place].dims, inputs[place].dtype)
-            if fits in wanted:
-                wanted.remove(fits)
-                reusable.append(place)
-        return reusable
+        inputs = [(slot.dims, slot.dtype) for slot in self.inputs()]
+        return layout.reusable(self.donated, inputs, [outputs[place] for place in self.live])
 
 
 def _packed(numbers: tuple[int, ...] | list[int]) -> bytes:

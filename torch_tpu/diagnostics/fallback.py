@@ -8,7 +8,6 @@ import torch
 
 from torch_tpu import environment
 from torch_tpu.setting import Setting
-from torch_tpu.tracing import not_traced
 
 POLICIES = ("warn", "allow", "error")
 
@@ -37,7 +36,6 @@ class fallback_policy(Setting):
         _policy = policy
 
 
-@not_traced
 def report(op: str, dtypes: Sequence[torch.dtype]) -> None:
     """Called with each op that is about to run on the CPU, and its tensors' dtypes."""
     described = f"{op}({', '.join(str(dtype).removeprefix('torch.') for dtype in dtypes)})"

@@ -12,12 +12,12 @@ import functools
 import hashlib
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.compiler.node import overload_of
@@ -37,6 +37,30 @@ class Callee:
     """An operator that a higher-order one gets as an argument, by its name."""
 
     name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Literal:
+    """A tensor that a graph inside another holds itself: its elements, row-major."""
+
+    sizes: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    data: bytes
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Literal:
+        with unset_fake_temporarily():
+            host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+            data = host.reshape(-1).view(torch.uint8).numpy().tobytes() if host.numel() else b""
+        return cls(tuple(host.shape), host.dtype, tensor.device.type, data)
+
+    def tensor(self) -> torch.Tensor:
+        """The tensor, on its device."""
+        if not self.data:
+            return torch.empty(self.sizes, dtype=self.dtype, device=self.device)
+        flat = torch.frombuffer(bytearray(self.data), dtype=self.dtype)
+        return flat.reshape(self.sizes).to(self.device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +111,16 @@ class Node:
         """The values that it reads."""
         yield from refs_in((self.args, self.kwargs))
 
+    def reading(self, numbers: dict[int, Ref]) -> Node:
+        """The same operation, which reads its values by other numbers."""
+
+        def renumber(value: Any) -> Any:
+            return tree_map(
+                lambda leaf: numbers[leaf.place] if isinstance(leaf, Ref) else leaf, value
+            )
+
+        return dataclasses.replace(self, args=renumber(self.args), kwargs=renumber(self.kwargs))
+
     def call(self, values: dict[int, Any]) -> Any:
         """What the operation itself gives, on the host."""
         args, kwargs = resolved(self.args, values), resolved(self.kwargs, values)
@@ -111,15 +145,15 @@ class Node:
 class Graph:
     """Nodes in order, what they start from and what is returned.
 
-    ``ranges`` has the least and the largest value of each symbol, None where it has no bound. Of
-    the outputs from ``visible`` on (activations that are saved) nobody sees how they lie.
+    ``limits`` has the largest value of each symbol that has one. Of the outputs from ``visible`` on
+    (activations that are saved) nobody sees how they lie.
     ``single`` marks a function that returns its one output itself, not in a tuple.
     """
 
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
-    ranges: dict[str, tuple[int | None, int | None]] = dataclasses.field(default_factory=dict)
+    limits: dict[str, int] = dataclasses.field(default_factory=dict)
     visible: int | None = None
     single: bool = False
 
@@ -146,11 +180,26 @@ class Graph:
         """The description of every value by its number."""
         return [*self.inputs, *(node.meta for node in self.nodes)]
 
-    def written(self) -> dict[int, int]:
-        """Inputs that the graph writes, with the number of the value that each takes last."""
-        return {
-            node.args[0].place: node.args[1].place for node in self.nodes if node.target == COPY
-        }
+    def written(self) -> set[int]:
+        """The numbers of the inputs that the graph writes."""
+        return {node.args[0].place for node in self.nodes if node.target == COPY}
+
+    def part(self, places: Sequence[int], outputs: Iterable[int]) -> tuple[Graph, list[int]]:
+        """Some of the nodes by their values' numbers, and the numbers of what they read of others.
+
+        Those become the part's inputs. ``outputs`` are among the places.
+        """
+        first, metas = len(self.inputs), self.metas()
+        nodes = [self.nodes[place - first] for place in places]
+        inputs = sorted({ref.place for node in nodes for ref in node.refs()} - set(places))
+        numbers = {place: Ref(number) for number, place in enumerate([*inputs, *places])}
+        graph = Graph(
+            tuple(metas[place] for place in inputs),
+            tuple(node.reading(numbers) for node in nodes),
+            tuple(numbers[place] for place in outputs),
+            limits=self.limits,
+        )
+        return graph, inputs
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the nodes one by one: what an operator does with a graph on the host."""
@@ -209,6 +258,8 @@ def resolved(argument: Any, values: dict[int, Any]) -> Any:
     def resolve(leaf: Any) -> Any:
         if isinstance(leaf, Callee):
             return target_of(leaf.name)
+        if isinstance(leaf, Literal):
+            return leaf.tensor()
         return values[leaf.place] if isinstance(leaf, Ref) else leaf
 
     return tree_map(resolve, argument)
@@ -237,17 +288,25 @@ def open_names(meta: Any) -> Iterator[str]:
 
 
 class Reader:
-    """Turns an FX graph into a Graph; ``constants`` are tensors that it holds itself."""
+    """Turns an FX graph into a Graph; ``constants`` are tensors that it holds itself.
+
+    They are its last inputs. Those of graphs inside are literals there.
+    """
 
     def __init__(self) -> None:
         self.constants: list[torch.Tensor] = []
 
-    def read(self, module: fx.GraphModule) -> Graph:
-        constants = self._constants_of(module)
+    def read(self, module: fx.GraphModule, inside: bool = False) -> Graph:
+        """The graph of a module; ``inside`` another graph it has no inputs but its own."""
+        held = _tensors_of(module)
         places: dict[fx.Node, Any] = {}
+        if inside:
+            places.update((node, Literal.of(tensor)) for node, tensor in held.items())
+        constants = {} if inside else held
+        self.constants += constants.values()
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
-        for node in [*inputs, *constants]:
-            places[node] = Ref(len(places))
+        for number, node in enumerate([*inputs, *constants]):
+            places[node] = Ref(number)
         nodes: list[Node] = []
         outputs: Any = ()
         for node in module.graph.nodes:
@@ -255,7 +314,7 @@ class Reader:
                 nodes.append(self._node(node, places))
                 places[node] = Ref(len(inputs) + len(constants) + len(nodes) - 1)
             elif node.op == "get_attr" and node not in places:
-                places[node] = self.read(_attribute(module, node.target))
+                places[node] = self.read(_attribute(module, node.target), inside=True)
             elif node.op == "output":
                 outputs = tree_map(lambda each: _argument(each, places), node.args[0])
             elif node.op not in ("placeholder", "get_attr"):
@@ -265,17 +324,7 @@ class Reader:
         single = not isinstance(outputs, (list, tuple))
         outputs = (outputs,) if single else tuple(outputs)
         graph = Graph(tuple(metas), tuple(nodes), outputs, single=single)
-        return dataclasses.replace(graph, ranges=_ranges(module, graph.symbols()))
-
-    def _constants_of(self, module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
-        found = {}
-        for node in module.graph.nodes:
-            if node.op == "get_attr":
-                value = _attribute(module, node.target)
-                if isinstance(value, torch.Tensor):
-                    found[node] = value
-        self.constants += found.values()
-        return found
+        return dataclasses.replace(graph, limits=_limits(module, graph.symbols()))
 
     def _node(self, node: fx.Node, places: dict[fx.Node, Any]) -> Node:
         return Node(
@@ -285,6 +334,16 @@ class Reader:
             describe(_value_of(node)),
             site_of(node),
         )
+
+
+def _tensors_of(module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
+    """The tensors that a module's graph reads from it."""
+    found = {
+        node: _attribute(module, node.target)
+        for node in module.graph.nodes
+        if node.op == "get_attr"
+    }
+    return {node: each for node, each in found.items() if isinstance(each, torch.Tensor)}
 
 
 def _value_of(node: fx.Node) -> Any:
@@ -297,20 +356,18 @@ def _value_of(node: fx.Node) -> Any:
     return [each.meta.get("val") for each in given]
 
 
-def _ranges(module: fx.GraphModule, names: set[str]) -> dict[str, tuple[int | None, int | None]]:
-    """What Dynamo knows of the symbols' values."""
+def _limits(module: fx.GraphModule, names: set[str]) -> dict[str, int]:
+    """The largest values that the user or Dynamo gave symbols."""
     values = (node.meta.get("val") for node in module.graph.nodes)
     tensors = (value for value in values if isinstance(value, FakeTensor))
     environment = next((value.fake_mode.shape_env for value in tensors), None)
     if not names or environment is None:
         return {}
-    ranges = {}
-    for symbol, known in environment.var_to_range.items():
-        if str(symbol) in names:
-            upper = int(known.upper) if known.upper < _UNBOUNDED else None
-            lower = int(known.lower) if known.lower > 0 else 0
-            ranges[str(symbol)] = (lower, upper)
-    return dict(sorted(ranges.items()))
+    return {
+        str(symbol): int(known.upper)
+        for symbol, known in sorted(environment.var_to_range.items(), key=str)
+        if str(symbol) in names and known.upper < _UNBOUNDED
+    }
 
 
 def _attribute(module: fx.GraphModule, name: str) -> Any:

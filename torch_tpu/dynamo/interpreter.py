@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
-from jax.export import is_symbolic_dim
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -22,6 +21,7 @@ from torch_tpu.compiler.lower import round_to
 from torch_tpu.dynamo.graph import (
     COPY,
     Graph,
+    Literal,
     Node,
     Ref,
     Symbolic,
@@ -110,11 +110,14 @@ class GraphError(RuntimeError):
 
 
 class NeedsExactSizes(Exception):
-    """A node that can't run at bounds, and the symbols that must be numbers for it."""
+    """A node that can't run at bounds, and the symbols that must be numbers for it.
+
+    ``outer`` is the node of the whole graph that it is in.
+    """
 
     def __init__(self, node: Node, symbols: frozenset[str]):
         super().__init__(node.target)
-        self.node = node
+        self.node = self.outer = node
         self.symbols = symbols
 
 
@@ -175,7 +178,10 @@ class Interpreter:
         for node in self.graph.nodes:
             try:
                 self.values.append(self.result(node))
-            except (GraphError, NeedsExactSizes):
+            except NeedsExactSizes as need:
+                need.outer = node
+                raise
+            except GraphError:
                 raise
             except Exception as error:
                 raise GraphError(node, error) from error
@@ -189,6 +195,8 @@ class Interpreter:
         """An argument with the values in place of the references to them."""
         if isinstance(value, Ref):
             return self.values[value.place]
+        if isinstance(value, Literal):
+            return jnp.asarray(dtypes.to_array(value.tensor()))
         if isinstance(value, (list, tuple)):
             return type(value)(self.read(each) for each in value)
         if isinstance(value, dict):
@@ -215,16 +223,15 @@ class Interpreter:
             function = _OF_NUMBERS.get(node.target, target)
             return function(*tree_map(sizes.value, args), **kwargs)  # not a size: of their values
         result = promised(self.by_rule(target, node, args, kwargs), node.meta)
-        return self._sized(result, node.meta)
+        return self.sized(result, node.meta)
 
-    def _sized(self, result: Any, meta: Any) -> Any:
+    def sized(self, result: Any, meta: Any) -> Any:
         """A result with its open sizes declared."""
         if isinstance(meta, list):
-            return [self._sized(each, item) for each, item in zip(result, meta, strict=True)]
+            return [self.sized(each, item) for each, item in zip(result, meta, strict=True)]
         if not isinstance(meta, TensorMeta) or meta.is_static or result is None:
             return result
-        true = evaluate(meta.sizes, self.state.symbols)
-        return result if any(map(is_symbolic_dim, true)) else sizes.sized(result, true)
+        return sizes.sized(result, evaluate(meta.sizes, self.state.symbols))
 
     def _sizes_of(self, meta: Any) -> list[Any]:
         """The sizes of a node's first result."""

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from torch_tpu.dynamo import text
-from torch_tpu.dynamo.graph import COPY, Graph, Node, Ref, Symbolic, TensorMeta
+from torch_tpu.dynamo.graph import COPY, Graph, Node, Symbolic, TensorMeta
 from torch_tpu.dynamo.program import Binding, GraphSource, whole
-from torch_tpu.dynamo.stages import renumbered
+from torch_tpu.dynamo.signature import signature_of
 from torch_tpu.dynamo.symbols import evaluate
 
 Failure = tuple[type, str]
@@ -110,8 +110,6 @@ def _failure_of(source: GraphSource) -> Failure | None:
 
 def _part(source: GraphSource, graph: Graph, kept: Sequence[int]) -> GraphSource:
     """A source of some of a graph's nodes; what they read from others becomes an input."""
-    from torch_tpu.dynamo.compiled import signature_of
-
     first, metas = len(graph.inputs), graph.metas()
     places = {first + number for number in kept}
     waiting = list(places)
@@ -121,20 +119,15 @@ def _part(source: GraphSource, graph: Graph, kept: Sequence[int]) -> GraphSource
                 places.add(ref.place)  # several tensors at once can't be an input
                 waiting.append(ref.place)
     inside = sorted(places)
-    nodes = [graph.nodes[place - first] for place in inside]
-    read = {ref.place for node in nodes for ref in node.refs()}
-    inputs = sorted(read - places)
-    numbers = {place: Ref(number) for number, place in enumerate([*inputs, *inside])}
+    read = {ref.place for place in inside for ref in graph.nodes[place - first].refs()}
     outputs = [
-        numbers[place]
-        for place, node in zip(inside, nodes, strict=True)
-        if place not in read and node.target != COPY and isinstance(node.meta, TensorMeta)
+        place
+        for place in inside
+        if place not in read
+        and graph.nodes[place - first].target != COPY
+        and isinstance(metas[place], TensorMeta)
     ]
-    part = Graph(
-        tuple(metas[place] for place in inputs),
-        tuple(renumbered(node, numbers) for node in nodes),
-        tuple(outputs),
-    )
+    part, inputs = graph.part(inside, outputs)
     known: dict[int, Binding] = {}
     if graph is source.graph:  # how an argument lies in memory may be what fails
         known = dict(zip(source.signature.tensors, source.bindings, strict=True))

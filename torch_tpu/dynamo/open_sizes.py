@@ -10,9 +10,10 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
-from torch_tpu.dynamo.graph import Graph
+from torch_tpu.dynamo.graph import Graph, Size
 from torch_tpu.dynamo.options import Options
-from torch_tpu.dynamo.program import Padding, Signature, open_sizes, padding_of, results_of
+from torch_tpu.dynamo.padding import Padding, padding_of
+from torch_tpu.dynamo.signature import Signature, open_sizes
 from torch_tpu.dynamo.symbols import Symbols, Values
 
 _log = logging.getLogger("torch_tpu")
@@ -26,24 +27,30 @@ class OpenSizes:
         self.signature = signature
         self.symbols = Symbols(graph)
         self._bucket = options.bucket
-        self._padding = {place: padding_of(graph.inputs[place]) for place in signature.padded}
-        self.of_outputs = self.symbols.evaluator(open_sizes(results_of(graph, signature)))
+        self._padding = [(place, padding_of(graph.inputs[place])) for place in signature.padded]
+        self._dims = self.symbols.evaluator(
+            f"({', '.join(map(str, padding.sizes))},)" for _, padding in self._padding
+        )
+        self.of_outputs = self.symbols.evaluator(open_sizes(signature.results))
 
     @functools.cached_property
     def exact(self) -> frozenset[str]:
         """The symbols that must be numbers, because an op can't run at a bound."""
-        found: dict[str, str] = store.answer(
+        found: dict[str, tuple[str, int]] = store.answer(
             b"exact:" + self.graph.digest, "sizes that must be exact", self._find_exact
         )
-        for name, reason in found.items():
+        for name, (op, place) in found.items():
+            site = self.graph.nodes[place].site
             _log.warning(
-                "torch_tpu: a program is made for every value of the size %s, because %s",
+                "torch_tpu: a program is made for every value of the size %s, because %s%s can't "
+                "run at a bound",
                 name,
-                reason,
+                op,
+                f" at {site}" if site.file else "",
             )
         return frozenset(found)
 
-    def _find_exact(self) -> dict[str, str]:
+    def _find_exact(self) -> dict[str, tuple[str, int]]:
         from torch_tpu.dynamo import tracing
 
         return tracing.exact_symbols(self.graph, self.signature)
@@ -52,15 +59,22 @@ class OpenSizes:
         """The bound of each symbol in a call with these values."""
         return self.symbols.bounds(values, self.exact, self._bucket)
 
-    def integer(self, expression: str, values: Values) -> int:
-        """An expression of the sizes in a call with these values."""
-        return self.symbols.evaluator([expression])(values)[0]
+    def integer(self, size: Size, values: Values) -> int:
+        """A size, or an expression of sizes, in a call with these values."""
+        return size if isinstance(size, int) else self.symbols.evaluator([size])(values)[0]
 
-    def pad(self, arguments: list[Any], bounds: Values) -> None:
-        """Give the arguments with open sizes values of the dims that the program takes."""
-        named = dict(zip(self.symbols.names, bounds, strict=True))
-        for place, padding in self._padding.items():
-            arguments[place] = padded(arguments[place], padding, padding.dims(named))
+    def pad(self, arguments: list[Any], bounds: Values) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Give the arguments with open sizes values of the dims that the program takes.
+
+        Returns those that the program will write in another's place, each with the other.
+        """
+        replaced = []
+        for (place, padding), dims in zip(self._padding, self._dims(bounds), strict=True):
+            argument = arguments[place]
+            arguments[place] = padded(argument, padding, padding.dims(dims))
+            if arguments[place] is not argument and place in self.signature.writes:
+                replaced.append((argument, arguments[place]))
+        return replaced
 
 
 def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> torch.Tensor:
@@ -69,20 +83,15 @@ def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> tor
     A program's own results are so already. Others go through the host, as no program of their own
     size should be needed; a tensor that has its storage for itself keeps the longer value.
     """
-    if (
-        tensor.storage_offset() == 0
-        and _C.value_dims(tensor) == dims
-        and _is_packed(tensor, padding)
-    ):
+    is_packed = _is_packed(tensor, padding)
+    if is_packed and tensor.storage_offset() == 0 and _C.value_dims(tensor) == dims:
         return tensor
     host = tensor.detach().cpu().permute(padding.order).contiguous()
     longer = torch.zeros(dims, dtype=host.dtype)
     longer.view(-1)[: host.numel()] = host.view(-1)
-    if tensor.numel() * tensor.itemsize != tensor.untyped_storage().nbytes() or not _is_packed(
-        tensor, padding
-    ):
+    if not is_packed or tensor.numel() * tensor.itemsize != tensor.untyped_storage().nbytes():
         back = [padding.order.index(dim) for dim in range(tensor.dim())]
-        tensor = host.to(tensor.device).permute(back)
+        tensor = torch.empty(host.shape, dtype=host.dtype, device=tensor.device).permute(back)
     _C.store_value(tensor, longer)
     return tensor
 

@@ -6,25 +6,22 @@ import dataclasses
 import functools
 import hashlib
 import inspect
-import itertools
 import math
 import pickle
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from torch_tpu.compiler import layout, store
 from torch_tpu.compiler.node import Created, Dims, Program, Write
 from torch_tpu.dynamo import logs
-from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names, refs_in, target_of
+from torch_tpu.dynamo.graph import Graph, TensorMeta, target_of
 from torch_tpu.dynamo.options import Options
+from torch_tpu.dynamo.padding import padding_of
+from torch_tpu.dynamo.signature import Signature, open_sizes
 from torch_tpu.dynamo.symbols import evaluate
-
-Array = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,23 +58,6 @@ def whole(dims: Dims, dtype: torch.dtype) -> Binding:
     """The binding of a tensor that is its storage's value."""
     strides = tuple(math.prod(dims[place + 1 :]) for place in range(len(dims)))
     return Binding(True, dims, dtype, dims, strides, dtype, 0, 0, False, False)
-
-
-@dataclasses.dataclass(frozen=True)
-class Signature:
-    """What a graph takes and gives, told from the graph alone; numbers count its inputs.
-
-    ``kinds`` is what _C.Graph wants, ``tensors`` the inputs that are tensors, ``padded`` those of
-    them with a size known at run time, ``writes`` those that take a new value, ``creates`` the
-    values that are new tensors, ``symbols`` the names of the open sizes.
-    """
-
-    kinds: tuple[str, ...]
-    tensors: tuple[int, ...]
-    padded: frozenset[int]
-    writes: tuple[int, ...]
-    creates: tuple[int, ...]
-    symbols: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,15 +103,10 @@ class GraphSource:
         return Numbers(self)
 
     @functools.cached_property
-    def results(self) -> list[TensorMeta]:
-        """The descriptions of the new tensors."""
-        return results_of(self.graph, self.signature)
-
-    @property
     def created(self) -> list[Created]:
         """The new tensors; csrc/eager/graph.h says what negative sizes mean."""
-        outputs = self.results
-        places = {size: -1 - place for place, size in enumerate(open_sizes(outputs))}
+        results = self.signature.results
+        places = {size: -1 - place for place, size in enumerate(open_sizes(results))}
         return [
             Created(
                 tuple(places.get(size, size) for size in meta.sizes),
@@ -139,15 +114,15 @@ class GraphSource:
                 meta.dtype,
                 self.value_dims(meta),
             )
-            for meta in outputs
+            for meta in results
         ]
 
     def value_dims(self, meta: TensorMeta) -> Dims:
         """The dims of the value under a tensor."""
         if not meta.is_static:
-            return padding_of(meta).dims(
-                dict(zip(self.signature.symbols, self.bounds, strict=True))
-            )
+            padding = padding_of(meta)
+            symbols = dict(zip(self.signature.symbols, self.bounds, strict=True))
+            return padding.dims(evaluate(padding.sizes, symbols))
         return layout.value_dims(Created(meta.sizes, meta.strides, meta.dtype), None)
 
     @property
@@ -169,16 +144,11 @@ class GraphSource:
 
     def reusable(self) -> list[int]:
         """The donated inputs that an output fits, one for one."""
-        wanted = [(each.value_dims, each.dtype) for each in self.created]
-        wanted += [(write.dims, write.dtype) for write in self.writes]
+        outputs = [(each.value_dims, each.dtype) for each in self.created]
+        outputs += [(write.dims, write.dtype) for write in self.writes]
         filled = [binding for binding in self.bindings if binding.filled]
-        reusable = []
-        for place in self.donated:
-            fits = (filled[place].value_dims, filled[place].value_dtype)
-            if fits in wanted:
-                wanted.remove(fits)
-                reusable.append(place)
-        return reusable
+        inputs = [(binding.value_dims, binding.value_dtype) for binding in filled]
+        return layout.reusable(self.donated, inputs, outputs)
 
 
 class Numbers:
@@ -249,73 +219,6 @@ def make(source: GraphSource) -> GraphProgram:
         made = compile_now()
     logs.program(source, bool(compiled), time.perf_counter() - began)
     return GraphProgram(made, source.created, source.writes)
-
-
-def results_of(graph: Graph, signature: Signature) -> list[TensorMeta]:
-    """The descriptions of a graph's new tensors.
-
-    One with gaps between its elements (a part of a larger array) is packed where nobody sees it,
-    and where its size is open.
-    """
-    metas = graph.metas()
-    visible = {ref.place for ref in refs_in(graph.outputs[: graph.visible])}
-    results = []
-    for place in signature.creates:
-        meta = metas[place]
-        results.append(meta if place in visible and meta.is_static else _packed(meta))
-    return results
-
-
-def _packed(meta: TensorMeta) -> TensorMeta:
-    """The same dims in the same order in memory, without gaps."""
-    strides: dict[int, Size] = {}
-    stride: Size = 1
-    for dim in reversed(padding_of(meta).order):
-        strides[dim] = stride
-        size = meta.sizes[dim]
-        if isinstance(size, int) and isinstance(stride, int):
-            stride = size * stride
-        else:
-            stride = f"({size})*({stride})"
-    return dataclasses.replace(meta, strides=tuple(strides[dim] for dim in range(len(strides))))
-
-
-def open_sizes(metas: Iterable[TensorMeta]) -> list[str]:
-    """The expressions among the sizes and strides of tensors, each once, in order."""
-    sizes = (size for meta in metas for size in (*meta.sizes, *meta.strides))
-    return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Padding:
-    """How a tensor with open sizes lies in a longer value: its dims in memory order, packed.
-
-    Where only the first of them is open the value has the bounds as its dims and the elements at
-    its front; else it is flat.
-    """
-
-    order: tuple[int, ...]
-    sizes: tuple[Size, ...]  # in memory order
-
-    @property
-    def leads(self) -> bool:
-        """Whether only the first dimension is open, but for dimensions of one element before it."""
-        rest = list(itertools.dropwhile(lambda size: size == 1, self.sizes))
-        return bool(rest) and all(isinstance(size, int) for size in rest[1:])
-
-    def dims(self, bounds: dict[str, int]) -> Dims:
-        """The value's dims."""
-        dims = tuple(evaluate(self.sizes, bounds))
-        return dims if self.leads else (math.prod(dims),)
-
-
-def padding_of(meta: TensorMeta) -> Padding:
-    """A tensor's place in a padded value, told from its strides at sizes that differ."""
-    names = sorted(open_names(meta))
-    example = {name: 7 + 4 * place for place, name in enumerate(names)}
-    strides = evaluate(meta.strides, example)
-    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
-    return Padding(order, tuple(meta.sizes[dim] for dim in order))
 
 
 def _compile(source: GraphSource) -> Program:

@@ -7,16 +7,29 @@ once, and nothing is copied for a view.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._C._dynamo.guards import _reinterpret_tensor
 
 from torch_tpu.dynamo.graph import COPY, Graph, Ref, Size, Symbolic, TensorMeta, target_of
 
-aten = torch.ops.aten
-
 # Views whose elements aren't the base's as they are.
 _CHANGING = ("aten::_conj", "aten::_neg_view")
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """What one call of a graph has for its outputs.
+
+    ``arguments`` are those that outputs are made of, by number; ``integer`` gives an expression of
+    the open sizes its value.
+    """
+
+    created: Sequence[torch.Tensor]
+    arguments: dict[int, Any]
+    integer: Callable[[Size], int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +38,20 @@ class New:
 
     number: int
 
+    def get(self, call: Call) -> Any:
+        """The output."""
+        return call.created[self.number]
+
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
     """An argument itself."""
 
     place: int
+
+    def get(self, call: Call) -> Any:
+        """The output."""
+        return call.arguments[self.place]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +63,21 @@ class View:
     strides: tuple[int, ...]
     offset: Size
 
+    def get(self, call: Call) -> Any:
+        """The output."""
+        offset = call.integer(self.offset)
+        return _reinterpret_tensor(self.base.get(call), self.sizes, self.strides, offset)
+
 
 @dataclasses.dataclass(frozen=True)
 class Integer:
     """An expression of open sizes."""
 
-    expression: str
+    expression: Size
+
+    def get(self, call: Call) -> Any:
+        """The output."""
+        return call.integer(self.expression)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +85,10 @@ class Constant:
     """What the graph says itself."""
 
     value: Any
+
+    def get(self, call: Call) -> Any:
+        """The output."""
+        return self.value
 
 
 Return = New | Argument | View | Integer | Constant
@@ -65,7 +99,8 @@ def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
     metas = graph.metas()
     outputs = [_copied_to(graph, output) for output in graph.outputs]
     places = [output.place for output in outputs if isinstance(output, Ref)]
-    roots = {place: _root(graph, metas, place) for place in set(places)}
+    written = graph.written()
+    roots = {place: _root(graph, metas, written, place) for place in set(places)}
     shared = [root for place, root in roots.items() if root != place]
     creates: dict[int, New] = {}
 
@@ -105,10 +140,10 @@ def _copied_to(graph: Graph, output: Any) -> Any:
     return output
 
 
-def _root(graph: Graph, metas: list[Any], place: int) -> int:
+def _root(graph: Graph, metas: list[Any], written: set[int], place: int) -> int:
     """The value that an output is a strided view of; itself where it is none."""
     first = len(graph.inputs)
-    meta, root, written = metas[place], place, graph.written()
+    meta, root = metas[place], place
     if not isinstance(meta, TensorMeta) or not meta.is_static:
         return place
     while root >= first:

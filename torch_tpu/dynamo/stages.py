@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from torch_tpu.dynamo.graph import (
     CONTROL,
@@ -22,7 +22,6 @@ from torch_tpu.dynamo.graph import (
     GETITEM,
     Graph,
     Node,
-    Ref,
     TensorMeta,
     refs_in,
     target_of,
@@ -51,12 +50,6 @@ Stage = ProgramStage | HostStage
 def stages_of(graph: Graph, can_lower: Callable[[Node], bool]) -> list[Stage]:
     """The graph's stages in order; one of the whole where everything can be one program."""
     return _Cut(graph, can_lower).stages()
-
-
-def runs_on_host(graph: Graph, can_lower: Callable[[Node], bool]) -> list[Node]:
-    """The nodes that can't be part of a program."""
-    cut = _Cut(graph, can_lower)
-    return [cut.node(place) for place in sorted(cut.host)]
 
 
 def _tensors(meta: Any) -> Iterator[TensorMeta]:
@@ -181,16 +174,9 @@ class _Cut:
         return level
 
     def _program(self, places: list[int], levels: dict[tuple[int, bool], int]) -> ProgramStage:
-        inside = set(places)
         level = levels[places[0], False]
-        inputs = sorted({ref.place for place in places for ref in self.node(place).refs()} - inside)
         outputs = [place for place in places if self._is_read_elsewhere(place, level, levels)]
-        numbers = {place: Ref(number) for number, place in enumerate([*inputs, *places])}
-        graph = Graph(
-            tuple(self.metas[place] for place in inputs),
-            tuple(renumbered(self.node(place), numbers) for place in places),
-            tuple(numbers[place] for place in outputs),
-        )
+        graph, inputs = self.graph.part(places, outputs)
         return ProgramStage(graph, tuple(inputs), tuple(outputs))
 
     def _is_read_elsewhere(
@@ -205,15 +191,6 @@ class _Cut:
             for reader in self.readers[place]
             if reader in self.device
         ) or (place not in self.host and any(reader in self.host for reader in self.readers[place]))
-
-
-def renumbered(node: Node, numbers: dict[int, Ref]) -> Node:
-    """A node that reads its values by other numbers."""
-
-    def renumber(value: Any) -> Any:
-        return tree_map(lambda leaf: numbers[leaf.place] if isinstance(leaf, Ref) else leaf, value)
-
-    return dataclasses.replace(node, args=renumber(node.args), kwargs=renumber(node.kwargs))
 
 
 def last_reads(stages: Iterable[Stage], kept: set[int]) -> list[list[int]]:

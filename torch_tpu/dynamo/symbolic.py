@@ -28,13 +28,19 @@ _VIEWS: dict[Any, registry.Rule] = {}
 class SymbolicInterpreter(Interpreter):
     """Runs a graph whose sizes JAX knows by name."""
 
-    def by_rule(self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+    def by_rule(
+        self, overload: Any, node: Node, args: Any, kwargs: dict[str, Any], key: Array = None
+    ) -> Any:
         """The result of one call."""
         if overload in _VIEWS and _is_open(args):
             return registry.call(overload, args, kwargs, rule=_VIEWS[overload])
         arguments = zip(overload._schema.arguments, args, strict=False)
         args = [_number(each) if _is_number(argument) else each for argument, each in arguments]
-        return super().by_rule(overload, node, args, kwargs)
+        return super().by_rule(overload, node, args, kwargs, key)
+
+    def sized(self, result: Any, meta: Any) -> Any:
+        """A result as it is: JAX knows its sizes."""
+        return result
 
 
 def _is_number(argument: torch.Argument) -> bool:

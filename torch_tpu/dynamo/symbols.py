@@ -79,11 +79,11 @@ class Symbols:
 
     def __init__(self, graph: Graph):
         self.names = tuple(sorted(graph.symbols()))
-        self.ranges = [graph.ranges.get(name, (0, None)) for name in self.names]
+        self._limits = graph.limits
         self._sizes = graph.sizes()
         found: dict[str, _Source] = {}
         for place, meta in enumerate(graph.inputs):
-            for dim, size in _shown(meta):
+            for dim, size in shown(meta):
                 found.setdefault(size, _Source(place, dim))
         hidden = [name for name in self.names if name not in found]
         if hidden:
@@ -97,17 +97,14 @@ class Symbols:
     def bounds(self, values: Values, exact: frozenset[str], bucket: Buckets) -> Values:
         """The bound of each symbol: itself for those that are ``exact``, 0 for one of no size."""
 
-        def bound(name: str, value: int, upper: int | None) -> int:
+        def bound(name: str, value: int) -> int:
             if name in exact:
                 return value
             if name not in self._sizes:
                 return 0
-            return bucket(value) if upper is None else upper
+            return self._limits.get(name) or bucket(value)
 
-        return tuple(
-            bound(name, value, upper)
-            for name, value, (_, upper) in zip(self.names, values, self.ranges, strict=True)
-        )
+        return tuple(map(bound, self.names, values))
 
     def evaluator(self, sizes: Iterable[Size]) -> Callable[[Values], list[int]]:
         """What gives sizes and expressions of sizes for the symbols' values."""
@@ -120,7 +117,7 @@ def evaluate(sizes: Iterable[Size], values: dict[str, Any]) -> list[Any]:
     return _compiled(tuple(sizes), tuple(values))(*values.values())
 
 
-def _shown(meta: Any) -> Iterable[tuple[int | None, str]]:
+def shown(meta: Any) -> Iterable[tuple[int | None, str]]:
     """The symbols that a description shows by themselves, and in which dimension."""
     if isinstance(meta, Symbolic) and names_in(meta.expression) == {meta.expression}:
         yield None, meta.expression

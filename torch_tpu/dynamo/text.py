@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.utils._dtype_abbrs import dtype_abbrs
 
-from torch_tpu.dynamo.graph import Callee, Graph, Node, Ref, Site, Symbolic, TensorMeta
+from torch_tpu.dynamo.graph import Callee, Graph, Literal, Node, Ref, Site, Symbolic, TensorMeta
+from torch_tpu.dynamo.symbols import shown
 
 Names = dict[int, str]
 
@@ -75,11 +76,8 @@ def _symbols(graph: Graph, names: Names) -> dict[str, str]:
     """Where each open size can be read."""
     found: dict[str, str] = {}
     for place, meta in enumerate(graph.inputs):
-        if isinstance(meta, Symbolic) and meta.expression.isidentifier():
-            found[meta.expression] = names[place]
-        for dim, size in enumerate(meta.sizes if isinstance(meta, TensorMeta) else ()):
-            if isinstance(size, str) and size.isidentifier():
-                found.setdefault(size, f"{names[place]}.shape[{dim}]")
+        for dim, symbol in shown(meta):
+            found.setdefault(symbol, names[place] + ("" if dim is None else f".shape[{dim}]"))
     return found
 
 
@@ -111,6 +109,9 @@ def _literal(value: Any, names: Names, symbols: set[str], inner: dict[int, str])
         return inner[id(value)]
     if isinstance(value, Callee):
         return callee(value.name)
+    if isinstance(value, Literal):
+        numbers = value.tensor().tolist()
+        return f'torch.tensor({numbers}, dtype={value.dtype}, device="{value.device}")'
     if isinstance(value, tuple):
         return f"({', '.join(map(each, value))}{',' * (len(value) == 1)})"
     if isinstance(value, list):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from torch_tpu.compiler.building import compile_function, jax_settings
+from torch_tpu.compiler.building import compile_function, jax_settings, number_shapes
 from torch_tpu.compiler.lower import in_memory_order, round_to
 from torch_tpu.compiler.node import Program
 from torch_tpu.dynamo import dumps, errors
@@ -101,7 +101,7 @@ def _run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> l
     metas = graph.metas()
     outputs = []
     for place, meta, created in zip(
-        source.signature.creates, source.results, source.created, strict=True
+        source.signature.creates, source.signature.results, source.created, strict=True
     ):
         if meta.is_static:
             outputs.append(in_memory_order(values[place], created, None))
@@ -188,20 +188,19 @@ def _spec(binding: Binding, offset: int) -> views.ViewSpec:
     )
 
 
-def exact_symbols(graph: Graph, signature: Signature) -> dict[str, str]:
-    """The symbols that must be numbers for some op of the graph, each with the reason."""
-    exact: dict[str, str] = {}
+def exact_symbols(graph: Graph, signature: Signature) -> dict[str, tuple[str, int]]:
+    """The symbols that must be numbers, each with the op that needs it and its node's number."""
+    exact: dict[str, tuple[str, int]] = {}
     while True:
         try:
             _trace_at_example(graph, signature, frozenset(exact))
             return exact
         except NeedsExactSizes as need:
-            where = f" at {need.node.site}" if need.node.site.file else ""
-            reason = f"{need.node.target}{where} can't run at a bound"
-            added = {name: reason for name in need.symbols if name not in exact}
+            added = need.symbols.difference(exact)
             if not added:
                 raise
-            exact.update(added)
+            place = next(i for i, node in enumerate(graph.nodes) if node is need.outer)
+            exact.update(dict.fromkeys(added, (need.node.target, place)))
 
 
 def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str]) -> None:
@@ -210,29 +209,24 @@ def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str])
     bounds = tuple(
         16 + place if name in are_sizes else 0 for place, name in enumerate(signature.symbols)
     )
-    named = dict(zip(signature.symbols, bounds, strict=True))
+    source = GraphSource(graph, signature, (), (), bounds, exact, Options(), 0, "highest")
     bindings = []
     for place in signature.tensors:
         meta = graph.inputs[place]
-        dims = padding_of(meta).dims(named) if place in signature.padded else meta.sizes
+        dims = source.value_dims(meta) if place in signature.padded else meta.sizes
         bindings.append(whole(dims, meta.dtype))
-    source = GraphSource(
-        graph, signature, tuple(bindings), (), bounds, exact, Options(), 0, "highest"
-    )
-    shapes: dict[int | str, jax.ShapeDtypeStruct] = {
-        place: jax.ShapeDtypeStruct(binding.value_dims, dtypes.to_jax(binding.dtype))
-        for place, binding in enumerate(bindings)
-    }
-    for name, dtype, count in zip(
-        ("ints", "floats"), (jnp.int64, jnp.float64), source.numbers.counts, strict=True
-    ):
-        shapes[name] = jax.ShapeDtypeStruct((count,), dtype)
-    names = list(shapes)
+    source = dataclasses.replace(source, bindings=tuple(bindings))
+    named = number_shapes(source.numbers.counts)
+    shapes = [
+        jax.ShapeDtypeStruct(binding.value_dims, dtypes.to_jax(binding.dtype))
+        for binding in bindings
+    ]
+    names = [*range(len(shapes)), *named]
     try:
         with jax_settings("highest"):
             jax.eval_shape(
                 lambda arrays: run(source, State(), dict(zip(names, arrays, strict=True))),
-                list(shapes.values()),
+                [*shapes, *named.values()],
             )
         return
     except GraphError as error:

@@ -57,3 +57,12 @@ def to_torch(dtype: np.dtype) -> torch.dtype:
 def opmath(dtype: torch.dtype) -> torch.dtype:
     """float32 for the narrow floating dtypes, else the dtype itself."""
     return torch.float32 if dtype in _NARROW else dtype
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor's values on the host, in any dtype that XLA has."""
+    host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    if not host.numel():
+        return np.empty(tuple(host.shape), to_jax(host.dtype))
+    flat = host.reshape(-1).view(torch.uint8).numpy()
+    return flat.view(to_jax(host.dtype)).reshape(tuple(host.shape))
