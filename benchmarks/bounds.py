@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import measure
@@ -46,6 +46,21 @@ def options(description: str | None) -> argparse.ArgumentParser:
         "--results", type=Path, default=measure.RESULTS, help="where the JSON file goes"
     )
     return parser
+
+
+def parsed(
+    parser: argparse.ArgumentParser, sections: Collection[str], workloads: Collection[str]
+) -> argparse.Namespace:
+    """What a benchmark in sections that pairs workloads was called with; exits for a mistake."""
+    names = list(workloads)
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(sections))
+    parser.add_argument("--workloads", nargs="+", default=names, choices=names, metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long each pair is run for")
+    parser.add_argument("--pairs", type=int, default=7, help="how many pairs there are at least")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.sections) - set(sections):
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(sections)}")
+    return chosen
 
 
 def report(name: str, figures: Sequence[Figure], folder: Path) -> None:

@@ -126,16 +126,8 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Figures]] = {
 
 def _options() -> argparse.Namespace:
     parser = bounds.options(__doc__)
-    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
-    names = list(workloads.WORKLOADS)
-    parser.add_argument("--workloads", nargs="+", default=names, choices=names, metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long each pair is run for")
-    parser.add_argument("--pairs", type=int, default=7, help="how many pairs there are at least")
     parser.add_argument("--steps", type=int, default=50, help="losses that are compared")
-    chosen = parser.parse_args()
-    if unknown := set(chosen.sections) - set(SECTIONS):
-        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
-    return chosen
+    return bounds.parsed(parser, SECTIONS, workloads.WORKLOADS)
 
 
 def main() -> None:
