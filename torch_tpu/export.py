@@ -42,6 +42,8 @@ _MUTATIONS = (
     OutputKind.PARAMETER_MUTATION,
     OutputKind.USER_INPUT_MUTATION,
 )
+
+
 @dataclasses.dataclass(frozen=True)
 class StableHLO:
     """A program in StableHLO. It takes arrays in the order of ``inputs`` and gives ``outputs``.
