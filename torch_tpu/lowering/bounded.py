@@ -18,7 +18,6 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.lowering import attended_sizes, dynamic_views, merged_rows, registry, sizes
-from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.sizes import Size
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -105,6 +104,7 @@ _NOT_ELEMENTWISE = {
 }
 
 _ELEMENTWISE = (
+    aten._to_copy.default,
     prims.convert_element_type.default,
     prims.device_put.default,
     aten.masked_fill.Scalar,
@@ -318,12 +318,7 @@ _BATCHED = {
 }
 
 
-def _to_copy(self: Any, *, dtype: torch.dtype | None = None, **placement: Any) -> Any:
-    return self if dtype is None else cast(self, dtype)
-
-
 _CONDITIONAL = {
-    aten._to_copy.default: Form(_to_copy, pads=False),
     aten.index.Tensor: Form(serves=_without_masks),
     aten._unsafe_index.Tensor: Form(serves=_without_masks),
     aten.index_put.default: Form(serves=_without_masks),
