@@ -363,8 +363,8 @@ def table() -> dict[Overload, Form]:
         overload: Form(function, pads=False) for overload, function in merged_rows.FORMS.items()
     }
     attended = {
-        overload: Form(function, ints="bound")
-        for overload, function in attended_sizes.FORMS.items()
+        overload: Form(attended_sizes.agreeing(registry.find(overload).function), ints="bound")
+        for overload in attended_sizes.OVERLOADS
     }
     return {**grouped, **batched, **_CONDITIONAL, **views, **merged, **attended}
 
@@ -390,8 +390,10 @@ def serves(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return False
     if form.ints != "size" and _has_traced_constant(overload, args, kwargs):
         return False
-    positional, named = registry.bind(overload, args, kwargs)
-    return form.serves is None or form.serves(*positional, **named)
+    if form.serves is None:
+        return True
+    positional, named = registry.bind(overload, args, kwargs, registry.find(overload))
+    return form.serves(*positional, **named)
 
 
 def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **extra: Any) -> Any:
@@ -409,8 +411,9 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
         for value, argument in zip(args, schema.values(), strict=False)
     )
     kwargs = {name: _prepared(value, schema[name], form) for name, value in kwargs.items()}
-    positional, named = registry.bind(overload, args, kwargs)
-    function = form.function or registry.find(overload).function
+    rule = registry.find(overload)
+    positional, named = registry.bind(overload, args, kwargs, rule)
+    function = form.function or rule.function
     return function(*positional, **named, **extra)
 
 
