@@ -16,6 +16,7 @@ from torch_tpu.compiler.layout import memory_order, value_dims
 from torch_tpu.compiler.metadata import Metadata
 from torch_tpu.compiler.node import Created, Dims, Edge, Node, Number, Resize, Write
 from torch_tpu.lowering import dtypes, random, registry, sizes, views
+from torch_tpu.lowering.promotion import cast
 
 
 @dataclasses.dataclass
@@ -209,10 +210,7 @@ def _spec(edge: Edge) -> views.ViewSpec:
 
 def round_to(value: Any, dtype: torch.dtype) -> Any:
     """A rule's result in the dtype that PyTorch promises."""
-    value = jnp.asarray(value)
-    if jnp.issubdtype(value.dtype, jnp.complexfloating) and not dtype.is_complex:
-        value = value.real
-    return sizes.converted(value, dtypes.to_jax(dtype))
+    return cast(value, dtype)
 
 
 def in_memory_order(result: Any, created: Created, length: Any) -> Any:

@@ -21,13 +21,12 @@ from torch.utils._pytree import tree_map
 
 from torch_tpu.dynamo.graph import Graph, Node, TensorMeta
 from torch_tpu.dynamo.interpreter import Interpreter, operator, promised
-from torch_tpu.lowering.attention import by_key_head, softmax_parts
+from torch_tpu.lowering.attention import HEADS, by_key_head, finite, softmax_parts
 from torch_tpu.lowering.matmul import contract
 from torch_tpu.lowering.registry import lowering
 
 Array = Any
 
-_HEADS = ((0, 1), (0, 1))  # the batch dims of every product here
 _NARROW = (torch.float16, torch.bfloat16)
 
 
@@ -50,7 +49,7 @@ def flex_attention(
     scores = _scores(query, key, scale)
     modified = _modified(interpreter, scores, score_mod, buffers, block_mask[-1], mask_buffers)
     weights, total, logsumexp = softmax_parts(modified)
-    output = contract(_rows(weights, value), value, ((3,), (2,)), _HEADS)
+    output = contract(_rows(weights, value), value, ((3,), (2,)), HEADS)
     output = output.reshape(*query.shape[:3], -1) / jnp.where(total == 0, 1, total)
     largest = jnp.max(modified, axis=-1)
     results = output, logsumexp[..., 0] / math.log(2), largest / math.log(2)
@@ -82,12 +81,12 @@ def flex_attention_backward(
     scores = _scores(query, key, scale)
     mask = _mask(interpreter, scores.shape, block_mask[-1], mask_buffers)
     modified = _scored(interpreter, scores, score_mod, buffers)
-    weights = jnp.exp(modified - _finite(logsumexp)[..., None] * math.log(2))
+    weights = jnp.exp(modified - finite(logsumexp)[..., None] * math.log(2))
     weights = jnp.where(mask, weights, 0)
     grad_out = jnp.zeros_like(out) if grad_out is None else grad_out
 
     rows = _rows(grad_out, value)
-    grad_weights = contract(rows, value, ((3,), (3,)), _HEADS).reshape(weights.shape)
+    grad_weights = contract(rows, value, ((3,), (3,)), HEADS).reshape(weights.shape)
     mean = jnp.sum(grad_out.astype(weights.dtype) * out.astype(weights.dtype), -1, keepdims=True)
     grad_modified = weights * (grad_weights - mean)
     if grad_logsumexp is not None:
@@ -96,9 +95,9 @@ def flex_attention_backward(
     grad_scores = _rows(jnp.where(mask, grad_scores * scale, 0), key)
 
     grads = (
-        contract(grad_scores, key, ((3,), (2,)), _HEADS).reshape(query.shape),
-        _of_shape(contract(grad_scores, _rows(query, key), ((2,), (2,)), _HEADS), shapes[0]),
-        _of_shape(contract(_rows(weights, value), rows, ((2,), (2,)), _HEADS), shapes[1]),
+        contract(grad_scores, key, ((3,), (2,)), HEADS).reshape(query.shape),
+        _of_shape(contract(grad_scores, _rows(query, key), ((2,), (2,)), HEADS), shapes[0]),
+        _of_shape(contract(_rows(weights, value), rows, ((2,), (2,)), HEADS), shapes[1]),
     )
     return promised([*grads, grad_buffers], node.meta)
 
@@ -117,14 +116,9 @@ def _rows(operand: Array, other: Array) -> Array:
     return by_key_head(operand.astype(other.dtype), other.shape[1])
 
 
-def _finite(extreme: Array) -> Array:
-    """0 for the -inf of a row that is masked altogether."""
-    return jnp.where(extreme == -jnp.inf, 0, extreme)
-
-
 def _scores(query: Array, key: Array, scale: float) -> Array:
     wide = jnp.float64 if query.dtype == jnp.float64 else jnp.float32
-    scores = contract(by_key_head(query, key.shape[1]), key, ((3,), (3,)), _HEADS)
+    scores = contract(by_key_head(query, key.shape[1]), key, ((3,), (3,)), HEADS)
     return (scores.astype(wide) * scale).reshape(*query.shape[:3], key.shape[2])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch_tpu.lowering import attention, sizes
+from torch_tpu.lowering import sizes
 from torch_tpu.lowering.sizes import Dim
 
 aten = torch.ops.aten
@@ -22,7 +22,15 @@ aten = torch.ops.aten
 Array = Any
 
 
-def _agreeing(rule: Callable[..., Any]) -> Callable[..., Any]:
+OVERLOADS = (
+    aten._scaled_dot_product_fused_attention_overrideable.default,
+    aten._scaled_dot_product_fused_attention_overrideable_backward.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+)
+
+
+def agreeing(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The rule over operands that have one bound for each size."""
     signature = inspect.signature(rule)
     bias = next(name for name in ("attn_bias", "attn_mask") if name in signature.parameters)
@@ -47,22 +55,3 @@ def _broadcastable(bias: Array, scores: tuple[Dim, ...]) -> Array:
     own = sizes.sizes_of(bias)
     pairs = zip(own, scores[len(scores) - len(own) :], strict=True)
     return sizes.sized(bias, [one if sizes.is_one(one) else size for one, size in pairs])
-
-
-FORMS = {
-    overload: _agreeing(rule)
-    for overload, rule in {
-        aten._scaled_dot_product_fused_attention_overrideable.default: (
-            attention._scaled_dot_product_fused_attention_overrideable
-        ),
-        aten._scaled_dot_product_fused_attention_overrideable_backward.default: (
-            attention._scaled_dot_product_fused_attention_overrideable_backward
-        ),
-        aten._scaled_dot_product_flash_attention_for_cpu.default: (
-            attention._scaled_dot_product_flash_attention_for_cpu
-        ),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward.default: (
-            attention._scaled_dot_product_flash_attention_for_cpu_backward
-        ),
-    }.items()
-}

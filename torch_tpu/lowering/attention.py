@@ -14,7 +14,7 @@ from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 
-_HEADS = ((0, 1), (0, 1))  # the batch dims of every product here
+HEADS = ((0, 1), (0, 1))  # the batch dims of every product here
 
 
 def _opmath(operand):
@@ -39,7 +39,7 @@ def _factor(query, scale):
 def _scores(query, key, attn_bias, is_causal, scale):
     """What the softmax is taken of: (batch, heads, rows, columns), -inf where masked."""
     shape = (*query.shape[:3], key.shape[2])
-    scores = contract(by_key_head(query, key.shape[1]), key, ((3,), (3,)), _HEADS)
+    scores = contract(by_key_head(query, key.shape[1]), key, ((3,), (3,)), HEADS)
     scores = scores.reshape(shape) * _factor(query, scale)
     if attn_bias is not None and attn_bias.dtype == jnp.bool_:
         scores = jnp.where(attn_bias, scores, -jnp.inf)
@@ -54,14 +54,14 @@ def _scores(query, key, attn_bias, is_causal, scale):
     return scores
 
 
-def _finite(extreme):
+def finite(extreme):
     """0 for the -inf of a row that is masked altogether, whose weights then come out as 0."""
     return jnp.where(extreme == -jnp.inf, 0, extreme)
 
 
 def softmax_parts(scores):
     """Unnormalised weights, their sums and the logarithm of those before the shift."""
-    largest = _finite(jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf))
+    largest = finite(jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf))
     weights = jnp.exp(scores - largest)
     total = jnp.sum(weights, axis=-1, keepdims=True)
     return weights, total, largest + jnp.log(total)
@@ -92,7 +92,7 @@ def _attend(query, key, value, attn_bias, dropout_p, is_causal, scale, generator
     if dropout_p:
         weights = weights * _dropout_factor(words, weights.shape, dropout_p, weights.dtype)
     weights = by_key_head(weights.astype(value.dtype), key.shape[1])
-    output = contract(weights, value, ((3,), (2,)), _HEADS)
+    output = contract(weights, value, ((3,), (2,)), HEADS)
     output = output.reshape(*query.shape[:3], value.shape[3]) / jnp.where(total == 0, 1, total)
     return output.reshape(shape), logsumexp[..., 0], *words.astype(jnp.int64)
 
@@ -107,11 +107,11 @@ def _attend_backward(
     scores = _scores(query, key, attn_bias, is_causal, scale)
     if logsumexp.dtype != scores.dtype:  # PyTorch keeps float32 of it beside float64 inputs
         logsumexp = softmax_parts(scores)[2][..., 0]
-    weights = jnp.exp(scores - _finite(logsumexp)[..., None])
+    weights = jnp.exp(scores - finite(logsumexp)[..., None])
     dropped = weights
 
     rows = by_key_head(grad_out.astype(value.dtype), key_heads)
-    grad_weights = contract(rows, value, ((3,), (3,)), _HEADS).reshape(weights.shape)
+    grad_weights = contract(rows, value, ((3,), (3,)), HEADS).reshape(weights.shape)
     if dropout_p:
         factor = _dropout_factor(words, weights.shape, dropout_p, weights.dtype)
         grad_weights, dropped = grad_weights * factor, dropped * factor
@@ -124,9 +124,9 @@ def _attend_backward(
     scaled = by_key_head((grad_scores * _factor(query, scale)).astype(key.dtype), key_heads)
     dropped = by_key_head(dropped.astype(value.dtype), key_heads)
     grads = (
-        contract(scaled, key, ((3,), (2,)), _HEADS),
-        contract(scaled, by_key_head(query, key_heads), ((2,), (2,)), _HEADS),
-        contract(dropped, rows, ((2,), (2,)), _HEADS),
+        contract(scaled, key, ((3,), (2,)), HEADS),
+        contract(scaled, by_key_head(query, key_heads), ((2,), (2,)), HEADS),
+        contract(dropped, rows, ((2,), (2,)), HEADS),
     )
     grads = (grad.reshape(shape) for grad, shape in zip(grads, shapes, strict=True))
     return *grads, grad_scores

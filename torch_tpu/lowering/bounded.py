@@ -18,7 +18,6 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.lowering import attended_sizes, dynamic_views, merged_rows, registry, sizes
-from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.sizes import Size
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -72,10 +71,6 @@ def _has_static_boundaries(self: Any, boundaries: Any, **options: Any) -> bool:
     return not sizes.dynamic_dims(boundaries)
 
 
-def _halves_statically(self: Any, dim: int = -1) -> bool:
-    return dim % self.ndim not in sizes.dynamic_dims(self)
-
-
 def _counts_whole_windows(
     self: Any,
     kernel_size: Any,
@@ -105,6 +100,7 @@ _NOT_ELEMENTWISE = {
 }
 
 _ELEMENTWISE = (
+    aten._to_copy.default,
     prims.convert_element_type.default,
     prims.device_put.default,
     aten.masked_fill.Scalar,
@@ -318,12 +314,7 @@ _BATCHED = {
 }
 
 
-def _to_copy(self: Any, *, dtype: torch.dtype | None = None, **placement: Any) -> Any:
-    return self if dtype is None else cast(self, dtype)
-
-
 _CONDITIONAL = {
-    aten._to_copy.default: Form(_to_copy, pads=False),
     aten.index.Tensor: Form(serves=_without_masks),
     aten._unsafe_index.Tensor: Form(serves=_without_masks),
     aten.index_put.default: Form(serves=_without_masks),
@@ -332,9 +323,9 @@ _CONDITIONAL = {
     aten.avg_pool2d.default: Form(serves=_counts_whole_windows),
     aten.linalg_vector_norm.default: Form(serves=_zeros_add_nothing),
     aten.bucketize.Tensor: Form(pads=False, serves=_has_static_boundaries),
-    aten.glu.default: Form(pads=False, serves=_halves_statically),
+    aten.glu.default: Form(pads=False, serves=dynamic_views.is_static_along),
     aten.glu_backward.default: Form(
-        pads=False, serves=lambda grad_output, self, dim: _halves_statically(self, dim)
+        pads=False, serves=lambda grad_output, self, dim: dynamic_views.is_static_along(self, dim)
     ),
 }
 
@@ -372,8 +363,8 @@ def table() -> dict[Overload, Form]:
         overload: Form(function, pads=False) for overload, function in merged_rows.FORMS.items()
     }
     attended = {
-        overload: Form(function, ints="bound")
-        for overload, function in attended_sizes.FORMS.items()
+        overload: Form(attended_sizes.agreeing(registry.find(overload).function), ints="bound")
+        for overload in attended_sizes.OVERLOADS
     }
     return {**grouped, **batched, **_CONDITIONAL, **views, **merged, **attended}
 
@@ -387,24 +378,22 @@ def _form(overload: Overload) -> Form | None:
 
 def is_dynamic(args: Any, kwargs: Any) -> bool:
     """Whether a call's arguments hold a Size or an array that has one."""
-    return any(isinstance(leaf, Size) for leaf in tree_leaves((args, kwargs))) or any(
-        sizes.dynamic_dims(array) for array in _arrays((args, kwargs))
-    )
+    return _holds_size((args, kwargs)) or any(map(sizes.dynamic_dims, _arrays((args, kwargs))))
 
 
 def serves(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether ``call`` takes these arguments."""
-    if not is_dynamic(args, kwargs):
-        return registry.find(overload) is not None
     form = _form(overload)
     if form is None:
         return False
-    if form.ints is None and any(map(_holds_size, _integers(overload, args, kwargs))):
+    if form.ints is None and _has_size_among_integers(overload, args, kwargs):
         return False
     if form.ints != "size" and _has_traced_constant(overload, args, kwargs):
         return False
-    positional, named = registry.bind(overload, args, kwargs)
-    return form.serves is None or form.serves(*positional, **named)
+    if form.serves is None:
+        return True
+    positional, named = registry.bind(overload, args, kwargs, registry.find(overload))
+    return form.serves(*positional, **named)
 
 
 def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **extra: Any) -> Any:
@@ -413,21 +402,19 @@ def call(overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], **ex
     Arguments are the schema's: arrays, whose sizes were declared; Sizes among the integers and
     numbers; ``extra`` is what a rule takes besides (``generator``).
     """
-    rule = registry.find(overload)
-    form = _form(overload) if is_dynamic(args, kwargs) else Form(pads=False)
+    form = _form(overload)
     if form is None:
         raise NotImplementedError(f"{overload} has no form for dynamic sizes")
-    function = form.function or (None if rule is None else rule.function)
-    if function is None:
-        raise NotImplementedError(f"{overload} has no lowering")
     schema = {argument.name: argument for argument in overload._schema.arguments}
-    names = [argument.name for argument in overload._schema.arguments]
     args = tuple(
-        _prepared(value, schema[name], form) for name, value in zip(names, args, strict=False)
+        _prepared(value, argument, form)
+        for value, argument in zip(args, schema.values(), strict=False)
     )
     kwargs = {name: _prepared(value, schema[name], form) for name, value in kwargs.items()}
-    positional, named = registry.bind(overload, args, kwargs)
-    return function(*positional, **{**named, **extra})
+    rule = registry.find(overload)
+    positional, named = registry.bind(overload, args, kwargs, rule)
+    function = form.function or rule.function
+    return function(*positional, **named, **extra)
 
 
 def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
@@ -445,21 +432,25 @@ def _prepared(value: Any, argument: torch.Argument, form: Form) -> Any:
     return tree_map(prepare, value)
 
 
-def _integers(overload: Overload, args: Any, kwargs: Any) -> Iterable[Any]:
+def _given(overload: Overload, args: Any, kwargs: Any) -> Iterable[tuple[torch.Argument, Any]]:
     for place, argument in enumerate(overload._schema.arguments):
-        if "int" in str(argument.type):
-            yield args[place] if place < len(args) else kwargs.get(argument.name)
+        yield argument, args[place] if place < len(args) else kwargs.get(argument.name)
+
+
+def _has_size_among_integers(overload: Overload, args: Any, kwargs: Any) -> bool:
+    return any(
+        "int" in str(argument.type) and _holds_size(value)
+        for argument, value in _given(overload, args, kwargs)
+    )
 
 
 def _has_traced_constant(overload: Overload, args: Any, kwargs: Any) -> bool:
     """Whether a number that the rule wants as part of the program is known at run time only."""
     rule = registry.find(overload)
-    for place, argument in enumerate(overload._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        is_constant = rule is not None and argument.name in rule.static
-        if is_constant and any(isinstance(leaf, (Size, jax.Array)) for leaf in tree_leaves(value)):
-            return True
-    return False
+    return rule is not None and any(
+        argument.name in rule.static and (_holds_size(value) or _arrays(value))
+        for argument, value in _given(overload, args, kwargs)
+    )
 
 
 def _holds_size(value: Any) -> bool:

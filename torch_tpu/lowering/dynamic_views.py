@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import merged_rows, sizes
+from torch_tpu.lowering import merged_rows, sizes, view_ops
 from torch_tpu.lowering.sizes import Size
 
 aten = torch.ops.aten
@@ -44,8 +44,7 @@ def expand(self: Array, size: Any, *, implicit: bool = False) -> Array:
 
 def permute(self: Array, dims: Any) -> Array:
     order = [dim % self.ndim for dim in dims]
-    own = sizes.sizes_of(self)
-    result = sizes.sized(lax.transpose(self, order), [own[dim] for dim in order])
+    result = sizes.transposed(self, order)
     origin = merged_rows.transposed_origin(self) if order == [1, 0] else None
     return result if origin is None else sizes.came_from(result, origin)
 
@@ -199,38 +198,28 @@ def select_backward(grad_output: Array, input_sizes: Any, dim: int, index: Any) 
     return select_scatter(_zeros(input_sizes, grad_output.dtype), grad_output, dim, index)
 
 
-def _splits_statically(self: Array, split_size: Any, dim: int = 0) -> bool:
-    """Whether the number of parts is the same for all sizes."""
-    return not isinstance(sizes.sizes_of(self)[dim], Size) or isinstance(split_size, Size)
-
-
-def _unbinds_statically(self: Array, dim: int = 0) -> bool:
+def is_static_along(self: Array, dim: int) -> bool:
     return not isinstance(sizes.sizes_of(self)[dim], Size)
 
 
-# The form of each view op, and of its copy.
+def _splits_statically(self: Array, split_size: Any, dim: int) -> bool:
+    """Whether the number of parts is the same for all sizes."""
+    return is_static_along(self, dim) or isinstance(split_size, Size)
+
+
+# The form of each view op, whose copy has the same.
 FORMS = {
     aten.view.default: view,
     aten._unsafe_view.default: view,
     aten.reshape.default: view,
-    aten._reshape_copy.default: view,
-    aten.view_copy.default: view,
     aten.expand.default: expand,
-    aten.expand_copy.default: expand,
     aten.permute.default: permute,
-    aten.permute_copy.default: permute,
     aten.transpose.int: transpose,
-    aten.transpose_copy.int: transpose,
     aten.t.default: t,
-    aten.t_copy.default: t,
     aten.unsqueeze.default: unsqueeze,
-    aten.unsqueeze_copy.default: unsqueeze,
     aten.squeeze.default: squeeze,
     aten.squeeze.dim: squeeze,
     aten.squeeze.dims: squeeze,
-    aten.squeeze_copy.default: squeeze,
-    aten.squeeze_copy.dim: squeeze,
-    aten.squeeze_copy.dims: squeeze,
     aten.alias.default: same,
     aten.alias_copy.default: same,
     aten.detach.default: same,
@@ -238,24 +227,21 @@ FORMS = {
     aten.clone.default: same,
     aten.lift_fresh_copy.default: same,
     aten.select.int: select,
-    aten.select_copy.int: select,
     aten.slice.Tensor: slice_,
-    aten.slice_copy.Tensor: slice_,
     aten.narrow.default: narrow,
-    aten.narrow_copy.default: narrow,
     aten.split_with_sizes.default: split_with_sizes,
-    aten.split_with_sizes_copy.default: split_with_sizes,
-    aten.unsafe_split_with_sizes.default: split_with_sizes,
     aten.split.Tensor: split,
-    aten.split_copy.Tensor: split,
-    aten.unsafe_split.Tensor: split,
     aten.unbind.int: unbind,
-    aten.unbind_copy.int: unbind,
     aten.slice_scatter.default: slice_scatter,
     aten.select_scatter.default: select_scatter,
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
 }
+FORMS |= {
+    copy: FORMS[view_op]
+    for copy, view_op in (view_ops.COPIES | view_ops.LIST_COPIES).items()
+    if view_op in FORMS
+}
 
 # Whether a form serves given arguments, where it doesn't serve all.
-CONDITIONS = {split: _splits_statically, unbind: _unbinds_statically}
+CONDITIONS = {split: _splits_statically, unbind: is_static_along}

@@ -114,17 +114,17 @@ def embed_bags(
     bags = _bags(offsets[:count], indices.size)
     rows = _rows(weight, indices).astype(_compute_dtype(weight))
     counted = indices != padding_idx if padding_idx >= 0 else jnp.ones(indices.shape, bool)
-    sizes = jnp.zeros(count, jnp.int32).at[bags].add(counted.astype(jnp.int32), mode="drop")
+    lengths = jnp.zeros(count, jnp.int32).at[bags].add(counted.astype(jnp.int32), mode="drop")
     if mode == MAX:
         result, maxima = _bag_max(rows, bags, count, indices, counted)
-        return result, bags, sizes, maxima
+        return result, bags, lengths, maxima
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.astype(rows.dtype)[:, None]
     rows = jnp.where(counted[:, None], rows, 0) if padding_idx >= 0 else rows
     result = put_at(jnp.zeros((count, width), rows.dtype), (bags,), rows, "sum")
     if mode == MEAN:
-        result = result / jnp.maximum(sizes, 1)[:, None].astype(rows.dtype)
-    return result, bags, sizes, sizes
+        result = result / jnp.maximum(lengths, 1)[:, None].astype(rows.dtype)
+    return result, bags, lengths, lengths
 
 
 def _embedding_bag_results(forward_only):
@@ -139,16 +139,16 @@ def _embedding_bag_results(forward_only):
         include_last_offset=False,
         padding_idx=-1,
     ):
-        result, bags, sizes, maxima = embed_bags(
+        result, bags, lengths, maxima = embed_bags(
             weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
         )
         if mode == SUM:
             # PyTorch's CPU kernel keeps neither lengths nor, on its fast path, bag numbers.
             kept = offsets.size if forward_only else result.shape[0]
-            sizes = maxima = jnp.zeros(kept, jnp.int32)
+            lengths = maxima = jnp.zeros(kept, jnp.int32)
             if padding_idx < 0 and weight.dtype in (jnp.float32, jnp.float16, jnp.bfloat16):
                 bags = bags[:0]
-        return result, bags, sizes, maxima
+        return result, bags, lengths, maxima
 
     return rule
 

@@ -28,10 +28,7 @@ def _progression(start, step, length, dtype):
         start, step = int(start), int(step)
     else:
         compute = jnp.float64
-    result = lax.iota(compute, length) * compute(step) + compute(start)
-    if dtype is not None:
-        return result.astype(dtypes.to_jax(dtype))
-    return result
+    return _rounded(lax.iota(compute, length) * compute(step) + compute(start), dtype)
 
 
 def _bounded_progression(start, end, step, dtype):
@@ -39,8 +36,7 @@ def _bounded_progression(start, end, step, dtype):
     low, high = (start, end) if step > 0 else (end, start)
     least = 0 if isinstance(low, sizes.Size) else low
     length = max(0, -((least - operator.index(high)) // abs(step)))
-    result = lax.iota(jnp.int64, length) * step + sizes.value(start)
-    return result if dtype is None else result.astype(dtypes.to_jax(dtype))
+    return _rounded(lax.iota(jnp.int64, length) * step + sizes.value(start), dtype)
 
 
 def _arange_length(start, end, step):

@@ -15,12 +15,11 @@ _MEAN, _SUM = 1, 2  # at::Reduction; 0 keeps every element's loss
 
 def _reduced(loss, reduction, *operands):
     """The loss of each element, made from the operands element by element, reduced."""
+    if reduction not in (_MEAN, _SUM):
+        return loss
     loss = sizes.like(loss, *operands)
-    if reduction in (_MEAN, _SUM):
-        loss = sizes.filled(loss, 0)
-    if reduction == _MEAN:
-        return jnp.sum(loss) / sizes.count(loss)
-    return jnp.sum(loss) if reduction == _SUM else loss
+    total = jnp.sum(sizes.filled(loss, 0))
+    return total / sizes.count(loss) if reduction == _MEAN else total
 
 
 def _spread(grad_output, like, reduction):

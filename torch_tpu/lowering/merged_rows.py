@@ -11,7 +11,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import torch
-from jax import lax
 
 from torch_tpu.lowering import reductions, sizes
 from torch_tpu.lowering.matmul import accumulate, contract
@@ -50,8 +49,7 @@ def transposed_origin(matrix: Array) -> Array | None:
 def _moved(array: Array, source: int, target: int) -> Array:
     order = list(range(array.ndim))
     order.insert(target % array.ndim, order.pop(source))
-    own = sizes.sizes_of(array)
-    return sizes.sized(lax.transpose(array, order), [own[dim] for dim in order])
+    return sizes.transposed(array, order)
 
 
 def mm(self: Array, mat2: Array) -> Array:

@@ -3,42 +3,25 @@
 Captured graphs alone name these ops; in eager mode PyTorch makes an empty tensor and fills it.
 """
 
-import jax.numpy as jnp
 import torch
 
-from torch_tpu.lowering import dtypes, random
+from torch_tpu.lowering import random
+from torch_tpu.lowering.factories import empty, empty_like
 from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
-
-
-def _to_fill(size, dtype):
-    return jnp.zeros(size, dtypes.to_jax(dtype or torch.get_default_dtype()))
-
-
-def _alike(tensor, dtype):
-    return jnp.zeros(tensor.shape, tensor.dtype if dtype is None else dtypes.to_jax(dtype))
 
 
 def _register(new, alike, fill):
     """The rules of an op that makes a tensor of a size, and of one that makes it like another."""
 
     @lowering(new)
-    def of_size(size, *, dtype=None, layout=None, device=None, pin_memory=None, generator):
-        return fill(_to_fill(size, dtype), generator=generator)
+    def of_size(size, *, generator, **options):
+        return fill(empty(size, **options), generator=generator)
 
     @lowering(alike)
-    def of_shape(
-        self,
-        *,
-        dtype=None,
-        layout=None,
-        device=None,
-        pin_memory=None,
-        memory_format=None,
-        generator,
-    ):
-        return fill(_alike(self, dtype), generator=generator)
+    def of_shape(self, *, generator, **options):
+        return fill(empty_like(self, **options), generator=generator)
 
 
 _register(aten.rand.default, aten.rand_like.default, random.uniform)
@@ -51,20 +34,10 @@ def randint(high, size, **options):
 
 
 @lowering(aten.randint.low, runtime=("low", "high"))
-def randint_low(
-    low,
-    high,
-    size,
-    *,
-    dtype=torch.int64,
-    layout=None,
-    device=None,
-    pin_memory=None,
-    generator,
-):
+def randint_low(low, high, size, *, dtype=torch.int64, generator, **options):
     if not isinstance(dtype, torch.dtype):  # the schema's default is PyTorch's number for it
         dtype = torch.int64
-    return random.random_from(_to_fill(size, dtype), low, high, generator=generator)
+    return random.random_from(empty(size, dtype=dtype), low, high, generator=generator)
 
 
 @lowering(aten.randint_like.default, runtime=("high",))
@@ -73,23 +46,10 @@ def randint_like(self, high, **options):
 
 
 @lowering(aten.randint_like.low_dtype, runtime=("low", "high"))
-def randint_like_low(
-    self,
-    low,
-    high,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    pin_memory=None,
-    memory_format=None,
-    generator,
-):
-    return random.random_from(_alike(self, dtype), low, high, generator=generator)
+def randint_like_low(self, low, high, *, generator, **options):
+    return random.random_from(empty_like(self, **options), low, high, generator=generator)
 
 
 @lowering(aten.normal.float_float)
-def normal_of_size(
-    mean, std, size, *, dtype=None, layout=None, device=None, pin_memory=None, generator
-):
-    return random.normal_functional(_to_fill(size, dtype), mean, std, generator=generator)
+def normal_of_size(mean, std, size, *, generator, **options):
+    return random.normal_functional(empty(size, **options), mean, std, generator=generator)

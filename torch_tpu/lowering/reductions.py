@@ -24,35 +24,26 @@ def axes(self, dim):
     return tuple(each % self.ndim for each in dims)
 
 
-def count(self, dims):
-    """How many elements each reduction over the axes sees."""
-    return math.prod(self.shape[axis] for axis in dims)
-
-
-def _mean_divisor(self, dims):
-    return sizes.number(sizes.count(self, dims), np.float32)
-
-
 def to_opmath(self):
     """The array in the dtype that PyTorch computes in: float32 for narrow floats."""
     return cast(self, dtypes.opmath(dtypes.to_torch(self.dtype)))
 
 
-def _addends(self, dtype, elements):
+def _addends(self, dtype, dims):
     """What is summed: narrow floats widened, integers as int32 where that can't overflow."""
     if dtype is not None:
         self = cast(self, dtype)
     if jnp.issubdtype(self.dtype, jnp.inexact):
         return to_opmath(self)
     bits = 1 if self.dtype == jnp.bool_ else jnp.iinfo(self.dtype).bits
-    fits = 2**bits * elements < 2**31
+    fits = 2**bits * math.prod(self.shape[axis] for axis in dims) < 2**31
     return self.astype(jnp.int32 if fits else jnp.int64)
 
 
 @lowering(aten.sum.default, aten.sum.dim_IntList)
 def sum(self, dim=None, keepdim=False, *, dtype=None):
     dims = axes(self, dim)
-    addends = _addends(self, dtype, count(self, dims))
+    addends = _addends(self, dtype, dims)
     return jnp.sum(addends, dims, keepdims=keepdim, dtype=addends.dtype)
 
 
@@ -65,7 +56,8 @@ def nansum(self, dim=None, keepdim=False, *, dtype=None):
 
 @lowering(aten.mean.default, aten.mean.dim)
 def mean(self, dim=None, keepdim=False, *, dtype=None):
-    return sum(self, dim, keepdim, dtype=dtype) / _mean_divisor(self, axes(self, dim))
+    count = sizes.number(sizes.count(self, axes(self, dim)), np.float32)
+    return sum(self, dim, keepdim, dtype=dtype) / count
 
 
 @lowering(aten.prod.default, aten.prod.dim_int)

@@ -114,18 +114,17 @@ def call(
     rule = rule or find(overload)
     if rule is None:
         raise NotImplementedError(f"{overload} has no lowering")
-    positional, bound = bind(overload, args, kwargs)
+    positional, bound = bind(overload, args, kwargs, rule)
     return rule.function(*positional, **bound, **(named or {}))
 
 
 def bind(
-    overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    overload: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Rule | None
 ) -> tuple[list[Any], dict[str, Any]]:
     """A caller's arguments as rules expect them: in order, keyword-only ones by name.
 
-    Numbers that a rule takes at run time become arrays, as they would be there.
+    Numbers that the rule takes at run time become arrays, as they would be there.
     """
-    rule = find(overload)
     arguments = [argument for argument in overload._schema.arguments if not argument.is_out]
     positional, named = [], {}
     for place, argument in enumerate(arguments):

@@ -164,10 +164,6 @@ def bounded_trace() -> Iterator[None]:
         _table.reset(token)
 
 
-def is_bounded_trace() -> bool:
-    return _table.get() is not None
-
-
 def sizes_of(array: Array) -> tuple[Dim, ...]:
     """An array's true sizes: an int for each static dimension, a Size for each dynamic one."""
     known = _known(array)
@@ -266,6 +262,12 @@ def converted(array: Array, dtype: Any) -> Array:
     return came_from(result, converted(origin, dtype))
 
 
+def transposed(array: Array, order: Sequence[int]) -> Array:
+    """The array with its dimensions, and their sizes, in another order."""
+    own = sizes_of(array)
+    return sized(lax.transpose(array, order), [own[dim] for dim in order])
+
+
 def at_bounds(array: Array, bounds: tuple[int, ...]) -> Array:
     """The array cut or padded at the end of each dimension."""
     if array.shape == bounds:
@@ -359,13 +361,6 @@ def reshape(array: Array, sizes: Sequence[Dim]) -> Array:
     if origin is not None and _moves_nothing(sizes_of(origin), target):
         return reshape(origin, target)
     return _remembered(_relaid(array, source, target), target, array)
-
-
-def merged(array: Array, first: int, last: int) -> Array:
-    """Dimensions ``first`` to ``last``, both included, as one."""
-    sizes = sizes_of(array)
-    between = math.prod(sizes[first : last + 1])
-    return reshape(array, (*sizes[:first], between, *sizes[last + 1 :]))
 
 
 def flat(array: Array) -> Array:

@@ -57,17 +57,15 @@ def _largest_first(self, largest):
 def topk(self, k, dim=-1, largest=True, sorted=True):
     if self.ndim == 0:
         return (self, jnp.int32(0)) if k else (jnp.zeros(0, self.dtype), jnp.zeros(0, jnp.int32))
-    if sizes.dynamic_dims(self):
-        end = sizes.lowest if largest else sizes.highest
-        self = sizes.filled(self, end(self.dtype), (dim % self.ndim,))
-    last = jnp.moveaxis(self, dim, -1)
-    if largest or not jnp.issubdtype(self.dtype, jnp.floating):
-        places = lax.top_k(_largest_first(last, largest), k)[1]
-        values = jnp.take_along_axis(last, places, -1)
-    else:
+    axis = dim % self.ndim
+    if not largest and jnp.issubdtype(self.dtype, jnp.floating):
         # Of the smallest, nans are the last: no key for a search of the largest says so.
-        values, places = (each[..., :k] for each in ascending(last, last.ndim - 1))
-    return jnp.moveaxis(values, -1, dim), jnp.moveaxis(places, -1, dim)
+        return tuple(lax.slice_in_dim(each, 0, k, axis=axis) for each in ascending(self, axis))
+    end = sizes.lowest if largest else sizes.highest
+    last = jnp.moveaxis(sizes.filled(self, end(self.dtype), (axis,)), axis, -1)
+    places = lax.top_k(_largest_first(last, largest), k)[1]
+    values = jnp.take_along_axis(last, places, -1)
+    return jnp.moveaxis(values, -1, axis), jnp.moveaxis(places, -1, axis)
 
 
 def places(sequence, values, right):
