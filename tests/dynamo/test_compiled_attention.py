@@ -30,7 +30,7 @@ SCALED = {
 @pytest.mark.parametrize("name", SCALED)
 def test_scaled_dot_product_attention_trains(name):
     inputs = [each.clone().requires_grad_() for each in (Q, K, V)]
-    assert_trains(SCALED[name], *inputs, calls=1, rtol=1e-4, atol=1e-5)
+    assert_trains(SCALED[name], *inputs, calls=1)
 
 
 def test_the_math_backend_is_chosen_inside():
@@ -38,7 +38,7 @@ def test_the_math_backend_is_chosen_inside():
         with sdpa_kernel(SDPBackend.MATH):
             return F.scaled_dot_product_attention(q, k, v)
 
-    assert_compiles(function, Q, K, V, rtol=1e-4, atol=1e-5)
+    assert_compiles(function, Q, K, V)
 
 
 def test_multihead_attention_and_encoder_layers_train():
@@ -47,8 +47,8 @@ def test_multihead_attention_and_encoder_layers_train():
 
     models, x = twins(build), randn(2, 5, 8)
     for call, inputs in ((models[0], x), (compiled(models[1]), x.to(DEVICE))):
-        call(inputs).square().sum().backward()
-    assert_same(gradients(models[1]), gradients(models[0]), rtol=1e-3, atol=1e-4)
+        call(inputs).exp().mean().backward()  # layer norm fixes a sum of squares
+    assert_same(gradients(models[1]), gradients(models[0]))
 
 
 def _relative(score, batch, head, query, key):
@@ -74,7 +74,7 @@ FLEX = {
 
 @pytest.mark.parametrize("name", FLEX)
 def test_flex_attention(name):
-    assert_compiles(FLEX[name], Q, K, V, calls=1, rtol=1e-4, atol=1e-5)
+    assert_compiles(FLEX[name], Q, K, V, calls=1)
 
 
 def test_flex_attention_is_differentiated_as_the_same_product():
@@ -87,21 +87,20 @@ def test_flex_attention_is_differentiated_as_the_same_product():
         *(each.clone().requires_grad_() for each in (Q, K, V)),
     )
     inputs = [each.to(DEVICE).requires_grad_() for each in (Q, K, V)]
-    assert_same(gradients_of(compiled(_masked), *inputs), expected, rtol=1e-4, atol=1e-5)
+    assert_same(gradients_of(compiled(_masked), *inputs), expected)
 
 
 def test_flex_attention_under_autocast_computes_in_its_dtype():
-    q, k, v = (each.to(DEVICE) for each in (Q, K, V))
+    inputs = Q, K, V.abs()  # sums of both signs would cancel most of bfloat16's digits
     with torch.autocast(DEVICE):
-        got = compiled(flex_attention)(q, k, v)
-    assert got.dtype == torch.bfloat16
-    expected = F.scaled_dot_product_attention(Q, K, V)
-    torch.testing.assert_close(got.float().cpu(), expected, rtol=1.6e-2, atol=1e-2)
+        got = compiled(flex_attention)(*(each.to(DEVICE) for each in inputs))
+    expected = F.scaled_dot_product_attention(*(each.bfloat16() for each in inputs))
+    assert_same(got, expected)
 
 
 def test_flex_attention_runs_eagerly_too():
     got = flex_attention(*(each.to(DEVICE) for each in (Q, K, V)), score_mod=_relative)
-    assert_same(got, flex_attention(Q, K, V, score_mod=_relative), rtol=1e-4, atol=1e-5)
+    assert_same(got, flex_attention(Q, K, V, score_mod=_relative))
 
 
 def test_lengths_with_symbols_and_bounds_of_their_own_are_taken_as_equal():

@@ -46,7 +46,7 @@ def _checkpointed(block, **options):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_gradients_are_the_cpus(name):
-    assert_trains(_checkpointed(_block, **FORMS[name]), X, W, rtol=1e-4, atol=1e-5)
+    assert_trains(_checkpointed(_block, **FORMS[name]), X, W)
 
 
 def _train(function, calls=2):
@@ -122,6 +122,7 @@ def test_under_autocast():
         with torch.autocast(DEVICE):
             y = call(x, w)
         y.float().sum().backward()
-        return y.detach(), x.grad, w.grad
+        # A program leaves the sum of two gradients in float32; eager mode rounds it.
+        return y.detach(), x.grad, w.grad.bfloat16()
 
-    torch.testing.assert_close(run(compiled(function)), run(function), rtol=1.6e-2, atol=1e-2)
+    torch.testing.assert_close(run(compiled(function)), run(function))

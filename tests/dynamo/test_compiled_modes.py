@@ -51,8 +51,9 @@ def test_autocast_inside_is_differentiated():
         x, w = (each.to(DEVICE).requires_grad_() for each in (X, W))
         y = call(x, w)
         y.float().square().sum().backward()
-        results.append((y.detach(), x.grad, w.grad))
-    torch.testing.assert_close(results[1], results[0], rtol=1.6e-2, atol=1e-2)
+        # A program leaves the sum of two gradients in float32; eager mode rounds it.
+        results.append((y.detach(), x.grad, w.grad.bfloat16()))
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_autocast_around_decides_the_dtypes_of_each_call():

@@ -130,7 +130,7 @@ def test_an_op_that_no_bound_fits_gets_its_sizes_and_says_so(caplog):
     run = compiled(function, dynamic=True)
     for rows in (3, 4, 5):
         x = randn(rows, 6, seed=rows)
-        assert_same(run(x.to(DEVICE)), function(x), atol=1e-5, rtol=1e-5)
+        assert_same(run(x.to(DEVICE)), function(x))
     said = [each.getMessage() for each in caplog.records if "is made for every" in each.message]
     assert len(said) == 1 and "linalg_inv_ex" in said[0] and "test_compiled_shapes.py" in said[0]
 
