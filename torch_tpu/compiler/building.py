@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import torch
 from jax import export, lax
+from jax._src import xla_bridge
 from jax.extend.core import jaxpr_as_fun
 
 from torch_tpu import _C
@@ -20,6 +21,7 @@ from torch_tpu.compiler import foreign, hlo, metadata
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import Traced, value_dims
 from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
+from torch_tpu.compiler.target import Device, Flags, Target
 from torch_tpu.compiler.trace import UNFILLED, Step, Trace
 from torch_tpu.lowering import dtypes
 from torch_tpu.lowering.registry import Rule
@@ -27,7 +29,6 @@ from torch_tpu.lowering.registry import Rule
 _PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
 
 Array = Any
-Flags = tuple[tuple[str, bool | int | float | str], ...]
 
 
 def describe(op: str) -> list[bool] | None:
@@ -68,8 +69,8 @@ def plan(node: Node, bound: int | None) -> Plan:
     )
 
 
-def compile_trace(trace: Trace) -> Program:
-    """Lower a trace to StableHLO and compile it for the device of its ordinal."""
+def compile_trace(trace: Trace, target: Target | None = None) -> Program:
+    """Lower a trace to StableHLO and compile it, for the device of its ordinal if not told else."""
     slots = trace.inputs()
     shapes = [jax.ShapeDtypeStruct(slot.dims, dtypes.to_jax(slot.dtype)) for slot in slots]
     counts = [_number_counts(step) for step in trace.steps]
@@ -79,7 +80,7 @@ def compile_trace(trace: Trace) -> Program:
         numbers=(sum(ints for ints, _ in counts), sum(floats for _, floats in counts)),
         donated=trace.reusable(),
         precision=trace.steps[0].plan.precision,
-        ordinal=trace.ordinal,
+        target=target or Device(trace.ordinal),
     )
 
 
@@ -90,11 +91,11 @@ def compile_function(
     numbers: tuple[int, int],
     donated: list[int],
     precision: str,
-    ordinal: int,
+    target: Target,
     flags: Flags = (),
     show: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """Lower a function of JAX arrays to StableHLO and compile it for the device of an ordinal.
+    """Lower a function of JAX arrays to StableHLO and compile it for a target.
 
     The function gets its inputs by number and, where there are any, ``numbers`` integers and
     floats as the arrays "ints" (int64) and "floats" (float64). ``flags`` are XLA's, ``show`` is
@@ -108,13 +109,13 @@ def compile_function(
 
     with jax_settings(precision):
         jitted = jax.jit(run, donate_argnums=tuple(donated), keep_unused=False)
-        exported = export.export(jitted, platforms=[_platform()])(*shapes, *named.values())
+        exported = export.export(jitted, platforms=[target.platform])(*shapes, *named.values())
     _C.count("lowerings", 1)
     module = exported.mlir_module_serialized
     if show is not None:
         show("stablehlo", str(exported.mlir_module()))
-    targets = foreign.register_targets(module)
-    executable = _C.compile(module, ordinal, flags)
+    targets = foreign.register_targets(module, target.platform)
+    executable = target.compile(module, flags)
     _C.count("compiles", 1)
     if show is not None:
         show("hlo", hlo.text(executable.optimized_program()))
@@ -256,12 +257,24 @@ def _with_value_dims(created: Created, bound: int | None) -> Created:
 
 
 @functools.cache
-def _platform() -> str:
-    return _C.platform_name()
+def _keep_jax_on_the_host() -> None:
+    """Lowering asks JAX for its default backend, which would claim every accelerator it finds.
+
+    They are the PJRT client's. Nothing is changed where the user's script has used JAX before.
+    """
+    if xla_bridge.backends_are_initialized():
+        return
+    users = jax.config.jax_platforms
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        xla_bridge.backends()
+    finally:
+        jax.config.update("jax_platforms", users)
 
 
 @contextlib.contextmanager
 def jax_settings(precision: str) -> Iterator[None]:
     """64-bit types and PyTorch's matmul precision, for what is traced inside."""
+    _keep_jax_on_the_host()
     with jax.enable_x64(True), jax.default_matmul_precision(_PRECISIONS[precision]):
         yield
