@@ -38,6 +38,12 @@ def test_a_program_compiles_for_a_topology_without_a_tpu():
 
 
 @needs_libtpu
+def test_libtpu_prints_nothing(run_python):
+    code = "from torch_tpu.compiler.target import Topology; print(Topology('v5e:2x2').device_kind)"
+    assert run_python(code, quiet=True).strip() == "TPU v5 lite"
+
+
+@needs_libtpu
 def test_what_no_chip_holds_is_refused_when_it_is_compiled():
     with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED|exceeds"):
         _compile_for(Topology("v5e:2x2"), lambda a: jnp.cumsum(a) + 1, (2**33,))
