@@ -129,26 +129,33 @@ def copy_of_repository() -> None:
 
 
 def outcome(mutation: Mutation) -> str:
-    """What the tests say of a mutation: their first failure, "" if they pass."""
+    """The first test that fails because of a mutation, "" if none does."""
     path = COPY / "torch_tpu/lowering" / mutation.file
     text = path.read_text()
     if mutation.before not in text:
         raise ValueError(f"{mutation.name}: {mutation.file} has no {mutation.before!r} any more")
     path.write_text(text.replace(mutation.before, mutation.after, 1))
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-xq", "-m", "not slow", "-p", "no:cacheprovider"]
-            + [f"tests/lowering/{mutation.tests}.py"],
-            cwd=COPY,
-            env=os.environ | {"PYTHONPATH": str(COPY)},
-            capture_output=True,
-            text=True,
-        )
+        failed = first_failure(f"tests/lowering/{mutation.tests}.py")
     finally:
         path.write_text(text)
+    if failed and (again := first_failure(failed)):
+        raise RuntimeError(f"{again} fails without a mutation, too")
+    return failed
+
+
+def first_failure(tests: str) -> str:
+    """The first test that fails, "" if none does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-xq", "-m", "not slow", "-p", "no:cacheprovider", tests],
+        cwd=COPY,
+        env=os.environ | {"PYTHONPATH": str(COPY)},
+        capture_output=True,
+        text=True,
+    )
     if done.returncode not in (0, 1):
-        raise RuntimeError(f"{mutation.name}: pytest did not run\n{done.stdout}{done.stderr}")
-    failed = re.search(r"^FAILED tests/lowering/(\S+)", done.stdout, re.MULTILINE)
+        raise RuntimeError(f"pytest did not run {tests}\n{done.stdout}{done.stderr}")
+    failed = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
     return failed[1] if failed else ""
 
 
