@@ -15,6 +15,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache")
 TOPOLOGIES = "v5e:2x2", "tpu7x:2x2x1"
 SECONDS = 120  # a program that takes longer counts as refused
 LEAST = 0.97
+FOLDER = Path("build/tpu-conformance")
 MARKS = "<!-- tpu: begin -->", "<!-- tpu: end -->"
 
 Row = dict[str, Any]
@@ -61,7 +63,7 @@ class Journal:
 
 
 def work(options: argparse.Namespace) -> None:
-    """Run the samples of a shard and compile what they ask for, but for what the journal has."""
+    """Run the samples of a shard and compile what they ask for, but for what a journal has."""
     import torch
     from tpu_programs import DTYPES, programs_of, rule_of, sources
 
@@ -69,6 +71,9 @@ def work(options: argparse.Namespace) -> None:
 
     warnings.simplefilter("ignore")
     journal = Journal(options.journal)
+    done = set(journal.rows)
+    for others in options.journal.parent.glob("*.jsonl"):
+        done |= set(Journal(others).rows)
     targets = {name: Topology(name) for name in TOPOLOGIES}
     shard, shards = map(int, options.shard.split("/"))
     for dtype in DTYPES:
@@ -81,7 +86,8 @@ def work(options: argparse.Namespace) -> None:
             for trace in programs_of(run):
                 for topology, target in targets.items():
                     row = {"rule": rule_of(trace), "dtype": word, "topology": topology}
-                    if key_of(row) not in journal.rows:
+                    if key_of(row) not in done:
+                        done.add(key_of(row))
                         _compile(trace, target, row | {"sample": name}, journal)
     torch.tpu.synchronize()
 
@@ -112,11 +118,7 @@ def _compile(trace: Any, target: Any, row: Row, journal: Journal) -> None:
 
 def run_shard(options: argparse.Namespace, number: int) -> dict[Key, Row]:
     """What one shard's worker finds; it is started again where a program ended it."""
-    folder = Path("build/tpu-conformance")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{number}.jsonl"
-    if not options.resume:
-        path.unlink(missing_ok=True)
+    path = FOLDER / f"{number}.jsonl"
     command = [
         *(sys.executable, __file__, "--names", options.names, "--journal", str(path)),
         *("--shard", f"{number}/{options.shards}"),
@@ -124,7 +126,7 @@ def run_shard(options: argparse.Namespace, number: int) -> dict[Key, Row]:
     ]
     known = -1
     while True:
-        with (folder / f"{number}.log").open("w") as log:
+        with (FOLDER / f"{number}.log").open("w") as log:
             done = subprocess.run(command, stdout=log, stderr=log)
         rows = Journal(path).rows if path.exists() else {}
         if done.returncode == 0:
@@ -186,6 +188,9 @@ def main() -> int:
     if options.journal:
         work(options)
         return 0
+    if not options.resume:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     found: dict[Key, Row] = {}
     with concurrent.futures.ThreadPoolExecutor(options.workers) as pool:
         for rows in pool.map(lambda number: run_shard(options, number), range(options.shards)):
