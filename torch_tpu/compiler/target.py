@@ -31,7 +31,7 @@ class Device:
 
     @property
     def platform(self) -> str:
-        return _platform()
+        return client_platform()
 
     def compile(self, module: bytes, flags: Flags = ()) -> _C.Executable:
         return _C.compile(module, self.ordinal, flags)
@@ -74,5 +74,6 @@ class Topology:
 
 
 @functools.cache
-def _platform() -> str:
+def client_platform() -> str:
+    """The platform of the client's devices."""
     return _C.platform_name()

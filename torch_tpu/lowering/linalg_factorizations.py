@@ -1,10 +1,13 @@
 """Factorizations of matrices: Cholesky, LU, QR, eigenvalues and singular values."""
 
+import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
+from jax._src.tpu.linalg import svd as tpu_svd
 
 from torch_tpu.lowering.linalg_errors import NON_FINITE, check_info, first_zero, refuse
+from torch_tpu.lowering.platforms import platform
 from torch_tpu.lowering.registry import check, lowering
 
 aten = torch.ops.aten
@@ -197,6 +200,21 @@ def _empty_svd(A, full_matrices):
     return jnp.broadcast_to(U, (*batch, *U.shape)), S, jnp.broadcast_to(Vh, (*batch, *Vh.shape))
 
 
+def singular_vectors(A, full_matrices):
+    """U, S and Vh.
+
+    JAX's algorithm for TPUs mixes dtypes where 64-bit types are on, which libtpu refuses; there it
+    is traced without them.
+    """
+    if platform() != "tpu" or A.dtype != jnp.float32:
+        return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
+    with jax.enable_x64(False):
+        S, U, Vh = tpu_svd._svd_tpu(
+            A, full_matrices=full_matrices, compute_uv=True, subset_by_index=None
+        )
+    return U, S, Vh
+
+
 @lowering(aten._linalg_svd.default)
 def _linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
     refuse(~jnp.all(jnp.isfinite(A), axis=(-2, -1)), NON_FINITE, "linalg.svd")
@@ -205,5 +223,5 @@ def _linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
         U, S, Vh = _empty_svd(A, full_matrices)
         return (U, S, Vh) if compute_uv else (empty, S, empty)
     if compute_uv:
-        return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
+        return singular_vectors(A, full_matrices)
     return empty, lax.linalg.svd(A, compute_uv=False), empty
