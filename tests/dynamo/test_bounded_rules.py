@@ -1,5 +1,6 @@
 """Ops with a bounded form give what PyTorch gives for the true sizes, whatever padding holds."""
 
+import bounded_cases_extremes  # noqa: F401  # adds to CASES
 import bounded_cases_places  # noqa: F401  # adds to CASES
 import jax
 import jax.numpy as jnp
