@@ -8,6 +8,7 @@ shapes) and with traced sizes, each time asking for the same tensors in the same
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves
 
+from tests.lowering.shadow import ONCE
 from torch_tpu.lowering import bounded, dtypes, sizes
 
 BOUNDS = (16, 8)
@@ -140,7 +142,7 @@ def compare(calls: list[Call]) -> None:
     """
     shapes = [call.shapes() for call in calls]
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=ONCE)
     def run(s: Any, t: Any, arrays: list[list[Any]]) -> list[Any]:
         return [call.traced(s, t, each) for call, each in zip(calls, arrays, strict=True)]
 
