@@ -28,8 +28,9 @@ _CHEAP_ELEMENTS, _CHEAP_SUPERLINEAR = 1 << 22, 1 << 14
 _SUPERLINEAR = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "linalg_", "_linalg_", "cdist", "_cdist",
     "ormqr", "geqrf", "cholesky", "lu_", "attention", "_conv", "grid_sampler", "_ctc", "ctc",
-    "upsample", "_upsample", "einsum", "_trilinear", "pdist", "_pdist", "median", "sort", "mode",
-    "kthvalue", "embedding_bag", "_embedding_bag", "triangular_solve", "matrix_exp", "householder",
+    "upsample", "_upsample", "roi_align", "einsum", "_trilinear", "pdist", "_pdist", "median",
+    "sort", "mode", "kthvalue", "embedding_bag", "_embedding_bag", "triangular_solve",
+    "matrix_exp", "householder",
 )  # fmt: skip
 
 # Their CPU kernels look at values that stand-ins don't have.
