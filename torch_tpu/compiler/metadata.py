@@ -28,8 +28,9 @@ _CHEAP_ELEMENTS, _CHEAP_SUPERLINEAR = 1 << 22, 1 << 14
 _SUPERLINEAR = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "linalg_", "_linalg_", "cdist", "_cdist",
     "ormqr", "geqrf", "cholesky", "lu_", "attention", "_conv", "grid_sampler", "_ctc", "ctc",
-    "upsample", "_upsample", "einsum", "_trilinear", "pdist", "_pdist", "median", "sort", "mode",
-    "kthvalue", "embedding_bag", "_embedding_bag", "triangular_solve", "matrix_exp", "householder",
+    "upsample", "_upsample", "roi_align", "einsum", "_trilinear", "pdist", "_pdist", "median",
+    "sort", "mode", "kthvalue", "embedding_bag", "_embedding_bag", "triangular_solve",
+    "matrix_exp", "householder",
 )  # fmt: skip
 
 # Their CPU kernels look at values that stand-ins don't have.
@@ -40,6 +41,9 @@ _READS_VALUES = (
     "linalg_lu_solve", "masked_scatter",
 )  # fmt: skip
 
+
+# Their CPU kernels end the process where rows are no multiple of this many elements.
+_OVERRUNS = {"_weight_int8pack_mm": 16}
 
 # Their CPU kernels refuse a matrix of ones, which lacks rank.
 _WANTS_RANK = ("aten::linalg_lstsq",)
@@ -117,7 +121,7 @@ def infer(node: Node) -> Metadata:
         name = node.overload._schema.name.split("::")[1]
         if name == _ATTENTION:
             _refuse_attention(node)
-        if _reads_values(name):
+        if _reads_values(name) or _overruns(node, name):
             return _meta_answer(node)
         if _is_cheap(node, name):
             return _first_answer(node, "cpu", "meta")
@@ -126,6 +130,11 @@ def infer(node: Node) -> Metadata:
 
 def _reads_values(name: str) -> bool:
     return name.rstrip("_") in _READS_VALUES
+
+
+def _overruns(node: Node, name: str) -> bool:
+    first = next(edges(node.arguments), None)
+    return name in _OVERRUNS and bool(first.sizes) and first.sizes[-1] % _OVERRUNS[name] != 0
 
 
 def _divides(node: Node) -> bool:

@@ -16,7 +16,8 @@ and returns what the functional schema returns: an array, a list for Tensor[], a
 several returns, None for an undefined tensor. Shapes must be PyTorch's; the dtype may be wider
 (bf16 arithmetic in float32): the result is rounded to what PyTorch promises for the call.
 
-One rule serves an op's functional, in-place and ``out=`` overloads.
+One rule serves an op's functional, in-place and ``out=`` overloads. An op of a library that may be
+absent ("torchvision::nms") is registered by its name, without importing the library.
 """
 
 from __future__ import annotations
@@ -65,18 +66,18 @@ class Rule:
         return kind == "int" and argument.name in self.runtime
 
 
-_RULES: dict[Overload, Rule] = {}
+_RULES: dict[Overload | str, Rule] = {}
 
 
 def lowering(
-    *overloads: Overload,
+    *overloads: Overload | str,
     static: tuple[str, ...] = (),
     runtime: tuple[str, ...] = (),
     writes: tuple[str, ...] = (),
     size: Callable[..., Any] | None = None,
     layout_of: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the rule of one or more ATen overloads (functional ones)."""
+    """Register a function as the rule of one or more overloads (functional ones), or of names."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         rule = Rule(function, frozenset(static), frozenset(runtime), writes, size, layout_of)
@@ -92,7 +93,7 @@ def lowering(
 def find(overload: Overload) -> Rule | None:
     """The rule that serves an overload, its own or that of its functional form."""
     load_rules()
-    rule = _RULES.get(overload)
+    rule = _RULES.get(overload) or _RULES.get(overload.name())
     if rule is None:
         functional = functional_form(overload)
         rule = None if functional is None else _RULES.get(functional)
@@ -154,9 +155,9 @@ def weaken(array: Any) -> Any:
 
 
 def rules() -> dict[Overload, Rule]:
-    """Every rule by overload, a copy."""
+    """Every rule of PyTorch's own ops by overload."""
     load_rules()
-    return dict(_RULES)
+    return {key: rule for key, rule in _RULES.items() if not isinstance(key, str)}
 
 
 @functools.cache
