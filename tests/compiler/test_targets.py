@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import pytest
+import torch
 
 from torch_tpu import runtime
+from torch_tpu.compiler import decomposition
 from torch_tpu.compiler.building import compile_function
 from torch_tpu.compiler.target import Topology
 
@@ -75,3 +77,11 @@ assert jax.config.jax_platforms in (None, "")
 
 def test_lowering_claims_no_accelerator(run_python):
     assert run_python(CLAIMS, TORCH_TPU_CACHE="off").strip() == "[2.0, 2.0, 2.0]"
+
+
+def test_what_a_platform_lacks_runs_on_the_cpu(monkeypatch):
+    eigenvalues = torch.ops.aten._linalg_eigvals.default
+    assert decomposition.rule_for(eigenvalues) is not None
+    monkeypatch.setattr(decomposition, "client_platform", lambda: "tpu")
+    assert decomposition.rule_for(eigenvalues) is None
+    assert decomposition.rule_for(torch.ops.aten.linalg_cholesky_ex.default) is not None

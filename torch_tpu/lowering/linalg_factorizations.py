@@ -170,8 +170,8 @@ def _refuse_non_finite(A, api_name):
     )
 
 
-# XLA knows the eigenvalues of a general matrix through LAPACK and cuSOLVER, not on a TPU.
-@lowering(aten.linalg_eig.default)
+# XLA knows the eigenvalues of a general matrix through LAPACK and cuSOLVER.
+@lowering(aten.linalg_eig.default, absent_on=("tpu",))
 def linalg_eig(self):
     dtype = jnp.result_type(self.dtype, jnp.complex64)
     if self.size == 0:
@@ -181,7 +181,7 @@ def linalg_eig(self):
     return values, vectors
 
 
-@lowering(aten._linalg_eigvals.default)
+@lowering(aten._linalg_eigvals.default, absent_on=("tpu",))
 def _linalg_eigvals(self):
     if self.size == 0:
         return jnp.zeros(self.shape[:-1], jnp.result_type(self.dtype, jnp.complex64))
