@@ -154,15 +154,6 @@ def test_torch_keeps_its_own_classes():
     assert issubclass(torch._TorchCompileAOTInductorWrapper, torch._TorchCompileInductorWrapper)
 
 
-def test_importing_the_package_imports_neither_dynamo_nor_inductor_nor_jax(run_python):
-    code = """
-import sys, torch, torch_tpu
-heavy = ("torch._dynamo", "torch._inductor", "jax", "sympy")
-print(torch.tpu.is_available(), [name for name in heavy if name in sys.modules])
-"""
-    assert run_python(code) == "True []"
-
-
 def test_cpu_code_is_generated_by_inductor_itself(monkeypatch):
     generated, codegen = [], GraphLowering.codegen
     monkeypatch.setattr(

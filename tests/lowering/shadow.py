@@ -173,7 +173,7 @@ def _written(func: Any, rule: Any, args: tuple, kwargs: dict) -> list[Any]:
 class Shadow(TorchDispatchMode):
     """Compare every op that has a rule with what CPU PyTorch gives for it.
 
-    ``seen`` counts compared calls per op name.
+    ``seen`` counts compared calls per op name, ``unserved`` those of ops without a rule.
     """
 
     def __init__(self, rtol: float | None = None, atol: float | None = None, skip: Any = ()):
@@ -181,6 +181,7 @@ class Shadow(TorchDispatchMode):
         self.tolerance = {} if rtol is None else {"rtol": rtol, "atol": atol}
         self.skip = skip
         self.seen: dict[str, int] = {}
+        self.unserved: dict[str, int] = {}
         self.pending: list[tuple[str, RuleCall, list[Any]]] = []
 
     def __torch_dispatch__(
@@ -188,6 +189,8 @@ class Shadow(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if not self._is_compared(func, (args, kwargs)):
+            if registry.find(func) is None:
+                self.unserved[str(func)] = self.unserved.get(str(func), 0) + 1
             return func(*args, **kwargs)
         call = RuleCall(func, *_cloned((args, kwargs)))
         result = func(*args, **kwargs)
