@@ -41,7 +41,7 @@ _READS_VALUES = (
 )  # fmt: skip
 
 # Their CPU kernels refuse more than what is there, where a mask is true.
-_WANTS_FALSE = ("masked_scatter",)
+_WANTS_FALSE = ("masked_scatter", "masked_scatter_backward")
 
 # Their CPU kernels refuse a matrix of ones, which lacks rank.
 _WANTS_RANK = ("aten::linalg_lstsq",)
