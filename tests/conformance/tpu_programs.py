@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,8 +49,13 @@ def sources(dtype: torch.dtype) -> Iterator[Source]:
     for op in FOREACH:
         if dtype in op.dtypes:
             yield name_of(op), lambda op=op: _run_op(op, dtype)
+    for overload in registry.rules():
+        if isinstance(overload, torch._ops.OpOverload) and not registry.mutated(overload):
+            yield str(overload), lambda overload=overload: _run_schema(overload, dtype)
     if dtype != torch.float32:
         return
+    for name, call in CALLS.items():
+        yield name, call
     for info in module_db:
         if dtype in info.dtypes:
             yield info.name, lambda info=info: _run_module(info)
@@ -73,6 +81,72 @@ def _run_module(info: Any) -> None:
 def _run_optimizer(info: Any) -> None:
     for given in info.optim_inputs_func(device="cpu"):
         OptimizerCase(info, given).on("tpu")
+        if "fused" in info.supported_impls:
+            fused = copy.copy(given)
+            fused.kwargs = given.kwargs | {"fused": True, "foreach": False}
+            OptimizerCase(info, fused).on("tpu")
+
+
+def _run_schema(overload: Any, dtype: torch.dtype) -> None:
+    """Call an overload, which the databases may not reach, with what its schema asks for."""
+    square = torch.ones(4, 4, dtype=dtype, device="tpu")
+    values = {
+        "Tensor": square,
+        "List[Tensor]": [square, square],
+        "number": 2,
+        "List[number]": [2, 2],
+        "int": 0,
+        "float": 0.5,
+        "bool": False,
+        "List[int]": [0],
+    }
+    sizes = {"size": [4, 4], "n": 4, "m": 4, "window_length": 4, "high": 9, "end": 9, "steps": 4}
+    positional, named = [], {}
+    for argument in overload._schema.arguments:
+        value = sizes.get(argument.name, values.get(str(argument.type)))
+        if argument.name == "device":
+            named["device"] = "tpu"
+        elif not argument.has_default_value() and argument.kwarg_only:
+            named[argument.name] = value
+        elif not argument.has_default_value():
+            positional.append(value)
+    with contextlib.suppress(Exception):  # many want other arguments; they are the databases'
+        overload(*positional, **named)
+
+
+def _ones(*size: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.ones(*size, dtype=dtype, device="tpu")
+
+
+def _float8(*size: int) -> torch.Tensor:
+    return _ones(*size).to(torch.float8_e4m3fn)
+
+
+def _int8(*size: int) -> torch.Tensor:
+    return _ones(*size, dtype=torch.int8)
+
+
+aten = torch.ops.aten
+_SCALE = functools.partial(_ones, 1, dtype=torch.float32)
+# Ops that no database has.
+CALLS: dict[str, Callable[[], Any]] = {
+    "scaled_mm": lambda: aten._scaled_mm(
+        _float8(16, 32), _float8(16, 32).t(), _SCALE(), _SCALE(), out_dtype=torch.bfloat16
+    ),
+    "int_mm": lambda: aten._int_mm(_int8(32, 16), _int8(16, 32)),
+    "int8pack_mm": lambda: aten._weight_int8pack_mm(_ones(4, 32), _int8(16, 32), _ones(16)),
+    "grouped_mm": lambda: aten._grouped_mm(
+        _ones(8, 16), _ones(2, 16, 32), torch.tensor([3, 8], dtype=torch.int32, device="tpu")
+    ),
+    "nearest": lambda: [
+        torch.nn.functional.interpolate(_ones(1, 2, *size), scale_factor=2, mode=mode)
+        for size in ((4, 4), (4, 4, 4))
+        for mode in ("nearest", "nearest-exact")
+    ],
+    "unscale": lambda: aten._amp_foreach_non_finite_check_and_unscale_(
+        [_SCALE()], _SCALE(), _SCALE()
+    ),
+}
 
 
 def programs_of(run: Callable[[], None]) -> list[Trace]:
