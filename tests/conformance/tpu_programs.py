@@ -54,8 +54,7 @@ def sources(dtype: torch.dtype) -> Iterator[Source]:
             yield str(overload), lambda overload=overload: _run_schema(overload, dtype)
     if dtype != torch.float32:
         return
-    for name, call in CALLS.items():
-        yield name, call
+    yield from CALLS.items()
     for info in module_db:
         if dtype in info.dtypes:
             yield info.name, lambda info=info: _run_module(info)

@@ -116,8 +116,8 @@ def _compile(trace: Any, target: Any, row: Row, journal: Journal) -> None:
 # ---- in the driver
 
 
-def run_shard(options: argparse.Namespace, number: int) -> dict[Key, Row]:
-    """What one shard's worker finds; it is started again where a program ended it."""
+def run_shard(options: argparse.Namespace, number: int) -> None:
+    """One shard's worker, which is started again where a program ended it."""
     path = FOLDER / f"{number}.jsonl"
     command = [
         *(sys.executable, __file__, "--names", options.names, "--journal", str(path)),
@@ -130,7 +130,7 @@ def run_shard(options: argparse.Namespace, number: int) -> dict[Key, Row]:
             done = subprocess.run(command, stdout=log, stderr=log)
         rows = Journal(path).rows if path.exists() else {}
         if done.returncode == 0:
-            return rows
+            return
         if len(rows) == known:
             raise RuntimeError(f"shard {number} fails before a program: see {log.name}")
         known = len(rows)
@@ -191,10 +191,11 @@ def main() -> int:
     if not options.resume:
         shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    found: dict[Key, Row] = {}
     with concurrent.futures.ThreadPoolExecutor(options.workers) as pool:
-        for rows in pool.map(lambda number: run_shard(options, number), range(options.shards)):
-            found = rows | found
+        list(pool.map(lambda number: run_shard(options, number), range(options.shards)))
+    found: dict[Key, Row] = {}
+    for journal in FOLDER.glob("*.jsonl"):
+        found |= Journal(journal).rows
     rows = [found[key] for key in sorted(found)]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=0) + "\n")
