@@ -1,8 +1,10 @@
 """Factorizations of matrices: Cholesky, LU, QR, eigenvalues and singular values."""
 
+import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
+from jax._src.tpu.linalg.svd import _svd_tpu
 
 from torch_tpu.lowering.linalg_errors import NON_FINITE, check_info, first_zero, refuse
 from torch_tpu.lowering.registry import check, lowering
@@ -197,6 +199,25 @@ def _empty_svd(A, full_matrices):
     return jnp.broadcast_to(U, (*batch, *U.shape)), S, jnp.broadcast_to(Vh, (*batch, *Vh.shape))
 
 
+def svd(A, full_matrices=False):
+    """U, S and Vh of matrices with elements."""
+
+    def polar(A):
+        # It multiplies by signs in JAX's default integer type, and libtpu has no product of int64.
+        with jax.enable_x64(False):
+            S, U, Vh = _svd_tpu(
+                A, full_matrices=full_matrices, compute_uv=True, subset_by_index=None
+            )
+        return U, S, Vh
+
+    def default(A):
+        return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
+
+    if A.dtype != jnp.float32:
+        return default(A)
+    return lax.platform_dependent(A, tpu=polar, default=default)
+
+
 @lowering(aten._linalg_svd.default)
 def _linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
     refuse(~jnp.all(jnp.isfinite(A), axis=(-2, -1)), NON_FINITE, "linalg.svd")
@@ -205,5 +226,5 @@ def _linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
         U, S, Vh = _empty_svd(A, full_matrices)
         return (U, S, Vh) if compute_uv else (empty, S, empty)
     if compute_uv:
-        return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
+        return svd(A, full_matrices)
     return empty, lax.linalg.svd(A, compute_uv=False), empty

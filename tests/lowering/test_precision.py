@@ -2,14 +2,9 @@
 
 import re
 
-import jax
 import pytest
 import torch
-from jax import export
-
-from torch_tpu import _C
-from torch_tpu.compiler.building import jax_settings
-from torch_tpu.lowering import dtypes, registry
+from lowered import lowered
 
 aten = torch.ops.aten
 
@@ -43,24 +38,6 @@ OPS = {
     "matrix_exp": (aten.linalg_matrix_exp.default, randn(4, 4)),
     "ormqr": (aten.ormqr.default, randn(6, 4), randn(4), randn(6, 3)),
 }  # fmt: skip
-
-
-def lowered(precision, op, *args):
-    """The StableHLO of a call, for a TPU."""
-    places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
-    shapes = [
-        jax.ShapeDtypeStruct(tuple(args[place].shape), dtypes.to_jax(args[place].dtype))
-        for place in places
-    ]
-
-    def run(*arrays):
-        bound = dict(enumerate(args)) | dict(zip(places, arrays, strict=True))
-        random = torch.Tag.nondeterministic_seeded in op.tags
-        named = {"generator": jax.random.key(0)} if random else {}
-        return registry.call(op, tuple(bound.values()), {}, named=named)
-
-    with jax_settings(precision):
-        return str(export.export(jax.jit(run), platforms=["tpu"])(*shapes).mlir_module())
 
 
 def products(text):
@@ -102,26 +79,3 @@ def test_float32_factorisations_do_not_follow_a_lower_precision():
     for op in (aten.linalg_cholesky_ex.default, aten._linalg_svd.default):
         text = lowered("medium", op, torch.eye(4))
         assert precisions(text) <= {"HIGHEST"}
-
-
-def programs_got():
-    counted = _C.counters()
-    return sum(counted[name] for name in ("compiles", "disk_hits", "shared_hits"))
-
-
-WAYS = ["strict", "debug", "fused", "compiled"]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_another_precision_is_another_program_and_the_first_one_is_kept(way):
-    size = 31 + WAYS.index(way)  # debug mode runs the programs of strict mode
-    matrix = torch.randn(size, size, device="tpu")
-    multiply = torch.compile(torch.mm) if way == "compiled" else torch.mm
-    made = []
-    with torch.tpu.set_eager_mode("strict" if way == "compiled" else way):
-        for precision in (*WORDS, *WORDS):
-            torch.set_float32_matmul_precision(precision)
-            before = programs_got()
-            multiply(matrix, matrix).cpu()
-            made.append(programs_got() - before)
-    assert min(made[:3]) > 0 and made[3:] == [0, 0, 0]
