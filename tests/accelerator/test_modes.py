@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torch_tpu
-from torch_tpu import debug
+from torch_tpu import _C, debug
 from torch_tpu.accelerator.modes import EagerMode, Precision, environment_mode
 
 STRICT, FUSED, DEBUG = (
@@ -110,6 +110,30 @@ def test_precision_is_torchs_setting(value, word):
     with torch.tpu.precision(value):
         assert torch.get_float32_matmul_precision() == word
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def programs_got():
+    counted = _C.counters()
+    return sum(counted[name] for name in ("compiles", "disk_hits", "shared_hits"))
+
+
+PRECISIONS = ["highest", "high", "medium"]
+WAYS = ["strict", "debug", "fused", "compiled"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_another_precision_is_another_program_and_the_first_one_is_kept(way):
+    size = 31 + WAYS.index(way)  # debug mode runs the programs of strict mode
+    matrix = torch.randn(size, size, device="tpu")
+    multiply = torch.compile(torch.mm) if way == "compiled" else torch.mm
+    made = []
+    with torch.tpu.set_eager_mode("strict" if way == "compiled" else way):
+        for precision in (*PRECISIONS, *PRECISIONS):
+            torch.set_float32_matmul_precision(precision)
+            before = programs_got()
+            multiply(matrix, matrix).cpu()
+            made.append(programs_got() - before)
+    assert min(made[:3]) > 0 and made[3:] == [0, 0, 0]
 
 
 def test_debug_switches():

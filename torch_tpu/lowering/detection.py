@@ -98,7 +98,7 @@ class _Axis:
         """The two pixels around a sample of each bin of each region, with their weights."""
         start, size, samples = (each[:, None] for each in (self.start, self.size, self.samples))
         bins = lax.iota(start.dtype, self.bins)
-        sample = start + bins * size + (step + 0.5).astype(start.dtype) * size / samples
+        sample = start + bins * size + (step.astype(start.dtype) + 0.5) * size / samples
         counts = (step < samples) & (sample >= -1) & (sample <= self.length)
         sample = jnp.where(counts, jnp.maximum(sample, 0), 0)
         first = jnp.minimum(sample.astype(jnp.int32), self.length - 1)

@@ -203,8 +203,8 @@ def _empty_svd(A, full_matrices):
 def singular_vectors(A, full_matrices):
     """U, S and Vh.
 
-    JAX's algorithm for TPUs mixes dtypes where 64-bit types are on, which libtpu refuses; there it
-    is traced without them.
+    JAX's algorithm for TPUs multiplies by signs in the default integer type, and libtpu has no
+    product of int64: there it is traced without 64-bit types.
     """
     if platform() != "tpu" or A.dtype != jnp.float32:
         return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
