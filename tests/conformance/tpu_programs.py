@@ -50,7 +50,7 @@ def sources(dtype: torch.dtype) -> Iterator[Source]:
         if dtype in op.dtypes:
             yield name_of(op), lambda op=op: _run_op(op, dtype)
     for overload in registry.rules():
-        if isinstance(overload, torch._ops.OpOverload) and not registry.mutated(overload):
+        if isinstance(overload, torch._ops.OpOverload) and not _is_reckless(overload):
             yield str(overload), lambda overload=overload: _run_schema(overload, dtype)
     if dtype != torch.float32:
         return
@@ -84,6 +84,14 @@ def _run_optimizer(info: Any) -> None:
             fused = copy.copy(given)
             fused.kwargs = given.kwargs | {"fused": True, "foreach": False}
             OptimizerCase(info, fused).on("tpu")
+
+
+def _is_reckless(overload: Any) -> bool:
+    """Whether calling an op with whatever its schema allows is out of the question.
+
+    CPU PyTorch, which is asked what it returns, dies of batch norms whose sizes don't fit.
+    """
+    return "batch_norm" in str(overload) or bool(registry.mutated(overload))
 
 
 def _run_schema(overload: Any, dtype: torch.dtype) -> None:
