@@ -29,6 +29,7 @@ os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache")
 TOPOLOGIES = "v5e:2x2", "tpu7x:2x2x1"
 SECONDS = 120  # a program that takes longer counts as refused
 LEAST = 0.97
+ATTEMPTS, RESTARTS = 3, 100
 FOLDER = Path("build/tpu-conformance")
 MARKS = "<!-- tpu: begin -->", "<!-- tpu: end -->"
 
@@ -43,18 +44,33 @@ def key_of(row: Row) -> Key:
 class Journal:
     """The rows of one worker, a line each, written before and after a program is compiled.
 
-    A program whose second line is missing is the one that ended the process.
+    A program whose second line is missing is the one that ended the process. Lines of samples say
+    how often each was begun.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self.rows: dict[Key, Row] = {}
+        self.begun: collections.Counter[tuple[str, str]] = collections.Counter()
         lines = path.read_text().splitlines() if path.exists() else []
         for row in map(json.loads, lines):
-            self.rows[key_of(row)] = row
+            if "rule" in row:
+                self.rows[key_of(row)] = row
+            else:
+                self.begun[row["sample"], row["dtype"]] += 1
+
+    def begin(self, sample: str, dtype: str) -> bool:
+        """Whether to run a sample: not again where it ended the process time and again."""
+        if self.begun[sample, dtype] >= ATTEMPTS:
+            return False
+        self._append({"sample": sample, "dtype": dtype})
+        return True
 
     def write(self, row: Row) -> None:
         self.rows[key_of(row)] = row
+        self._append(row)
+
+    def _append(self, row: Row) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -82,6 +98,8 @@ def work(options: argparse.Namespace) -> None:
             continue
         for number, (name, run) in enumerate(sources(dtype)):
             if number % shards != shard or not re.fullmatch(options.names, name):
+                continue
+            if not journal.begin(name, word):
                 continue
             for trace in programs_of(run):
                 for topology, target in targets.items():
@@ -124,16 +142,12 @@ def run_shard(options: argparse.Namespace, number: int) -> None:
         *("--shard", f"{number}/{options.shards}"),
         *(("--dtype", options.dtype) if options.dtype else ()),
     ]
-    known = -1
-    while True:
+    for _ in range(RESTARTS):
         with (FOLDER / f"{number}.log").open("w") as log:
             done = subprocess.run(command, stdout=log, stderr=log)
-        rows = Journal(path).rows if path.exists() else {}
         if done.returncode == 0:
             return
-        if len(rows) == known:
-            raise RuntimeError(f"shard {number} fails before a program: see {log.name}")
-        known = len(rows)
+    raise RuntimeError(f"shard {number} does not come to an end: see {log.name}")
 
 
 def family(error: str) -> str:
