@@ -45,26 +45,33 @@ class Journal:
     """The rows of one worker, a line each, written before and after a program is compiled.
 
     A program whose second line is missing is the one that ended the process. Lines of samples say
-    how often each was begun.
+    how often each was begun, and that it is done.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self.rows: dict[Key, Row] = {}
         self.begun: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.done: set[tuple[str, str]] = set()
         lines = path.read_text().splitlines() if path.exists() else []
         for row in map(json.loads, lines):
             if "rule" in row:
                 self.rows[key_of(row)] = row
+            elif row["done"]:
+                self.done.add((row["sample"], row["dtype"]))
             else:
                 self.begun[row["sample"], row["dtype"]] += 1
 
     def begin(self, sample: str, dtype: str) -> bool:
-        """Whether to run a sample: not again where it ended the process time and again."""
-        if self.begun[sample, dtype] >= ATTEMPTS:
+        """Whether to run a sample: not twice, nor where it ended the process time and again."""
+        if (sample, dtype) in self.done or self.begun[sample, dtype] >= ATTEMPTS:
             return False
-        self._append({"sample": sample, "dtype": dtype})
+        self._append({"sample": sample, "dtype": dtype, "done": False})
         return True
+
+    def end(self, sample: str, dtype: str) -> None:
+        """A sample is done."""
+        self._append({"sample": sample, "dtype": dtype, "done": True})
 
     def write(self, row: Row) -> None:
         self.rows[key_of(row)] = row
@@ -107,6 +114,7 @@ def work(options: argparse.Namespace) -> None:
                     if key_of(row) not in done:
                         done.add(key_of(row))
                         _compile(trace, target, row | {"sample": name}, journal)
+            journal.end(name, word)
     torch.tpu.synchronize()
 
 
