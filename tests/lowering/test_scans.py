@@ -7,6 +7,8 @@ import torch
 from shadow import Shadow, run_samples
 from torch.testing._internal.common_methods_invocations import op_db
 
+from torch_tpu.lowering import scans
+
 aten = torch.ops.aten
 SCANS = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
 DTYPES = [torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.complex64]
@@ -60,3 +62,19 @@ def test_a_dtype_is_taken_before_the_scan():
     with Shadow():
         torch.cumsum(torch.full((4, 5), 1.75), 1, dtype=torch.int32)
         torch.cumprod(torch.full((4, 5), 2, dtype=torch.int8), 0, dtype=torch.float16)
+
+
+@pytest.mark.parametrize("highest", [1, 2**20, 2**40, 2**62], ids=str)
+def test_sums_of_64_bit_integers_in_parts(highest, monkeypatch):
+    """What TPUs run, run here; what does not fit wraps around as PyTorch's sums do."""
+    monkeypatch.setattr(
+        scans.lax, "platform_dependent", lambda *operands, tpu, default: tpu(*operands)
+    )
+    terms = torch.randint(-highest, highest, (3, 300))
+    with Shadow() as shadow:
+        terms.cumsum(1)
+        terms.cumsum(0)
+        (terms > 0).cumsum(1)
+        terms.int().cumsum(1)
+        torch.tensor(-highest).cumsum(0)
+    assert shadow.seen["aten.cumsum.default"] == 5
