@@ -48,10 +48,10 @@ _WANTS_FALSE = ("masked_scatter", "masked_scatter_backward")
 _OVERRUNS = {"_weight_int8pack_mm": 16}
 
 # Their CPU kernels refuse a matrix of ones, which lacks rank.
-_WANTS_RANK = ("aten::linalg_lstsq",)
+_WANTS_RANK = ("aten::linalg_lstsq", "aten::linalg_ldl_factor_ex")
 
-# Their CPU kernels refuse to divide integers by zero.
-_DIVIDES = ("div", "remainder", "fmod", "floor_divide")
+# Their CPU kernels refuse integers of zero: as what they divide by, as pivots.
+_DIVIDES = ("div", "remainder", "fmod", "floor_divide", "ldl_solve")
 
 # What else their CPU kernels return besides the result depends on strides; rules return one form.
 _LAYOUT_BLIND = ("_embedding_bag", "_embedding_bag_forward_only")
