@@ -1,8 +1,15 @@
-"""What the op database finds at odds with the CPU, and why, by dtype and way to call.
+"""What PyTorch's databases find at odds with the CPU, and why: one table for every kind of run.
 
-``op_samples.py`` counts these apart. They are what its first two samples show; test_op_db.py looks
-at one, in float32.
+A run fails where an entry without a reason fails, and where one with a reason passes. Rows are
+what the numbers of samples in plan.py show. Of what is compiled, ``aot_eager`` fails on the CPU
+as well, where not said otherwise.
 """
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
 
 ROW_MAJOR = "lengths that values decide come row-major, PyTorch's are column-major"
 NO_HALF_COMPLEX = "XLA has no complex type of half precision"
@@ -12,55 +19,115 @@ KEEPS_OUT = "an out= with as many elements keeps its shape on the CPU, other tha
 HOST_STRIDES = "it runs on the CPU, and its out= comes back row-major"
 META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kernel column-major"
 CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
+META_DTYPE = "the meta kernel that is asked lets an out= of another dtype pass"
+OUT_DTYPE = "PyTorch adds in the dtype of out=, which no rule sees"
+OUTSIDE = "it writes outside the view that the rule is given"
+WEIGHT_STRIDES = "what the CPU fills depends on the weight's strides"
+CPU_NAN = "the CPU's own result is NaN"
 
-FUNCTIONAL = {
-    "argwhere": ROW_MAJOR,
-    "chalf": NO_HALF_COMPLEX,
-    "sparse.mm.reduce": NO_SPARSE,
-    "sparse.sampled_addmm": NO_SPARSE,
-    "to_sparse": NO_SPARSE,
-}
+ANSWER = "its answer, which values decide, is a Python bool"
+COMPARES = "it asks whether its weights are equal, and the answer is a Python bool"
+NO_FAKE = "PyTorch has no fake kernel for it: lengths that values decide"
+RESIZES = "Dynamo traces no resize_"
+READS_VARIANCE = "it asks whether a variance is negative, and Dynamo guards on no values"
+COUNTS = "without momentum it divides by a count that it reads, and Dynamo guards on no values"
+NO_RNN = "Dynamo traces no RNN, GRU or LSTM unless torch._dynamo.config.allow_rnn is set"
+LOSES_START = "Dynamo loses a start that is a tensor on any device but the CPU"
+TENSOR_INDICES = "AOTAutograd makes no numbers of indices that are a tensor"
+STATISTICS = (
+    "in evaluation PyTorch promises statistics on all devices but the CPU; rules are the CPU's"
+)
+DOUBLES = "the database's samples are of float64 alone"
 
-# On top of those above.
-BY_DTYPE = {
-    "int64": {
-        "kthvalue": TIES,
-        "topk": TIES,
-    },
-    "bool": {"argsort": TIES, "sort": TIES},
-    "bfloat16": {
-        "argsort": TIES,
-        "matrix_exp": "the CPU's own result is NaN",
-        "msort": TIES,
-        "sort": TIES,
-        "topk": TIES,
-    },
-}
 
-# Their samples are of float32.
-BY_VARIANT = {
-    "noncontiguous": {
-        "as_strided_scatter": "it writes outside the view that the rule is given",
-        "nn.functional.embedding_bag": "what the CPU fills depends on the weight's strides",
-    },
-    "out": {
-        "cumsum": "PyTorch adds in the dtype of out=, which no rule sees",
-        "linalg.ldl_factor": HOST_STRIDES,
-        "linalg.ldl_factor_ex": HOST_STRIDES,
-        "linalg.ldl_solve": HOST_STRIDES,
-        "linalg.lu_solve": META_STRIDES,
-        "linspace": KEEPS_OUT,
-        "linspace.tensor_overload": KEEPS_OUT,
-        "logspace": KEEPS_OUT,
-        "logspace.tensor_overload": KEEPS_OUT,
-        "lu_solve": META_STRIDES,
-        "multinomial": "the meta kernel that is asked lets an out= of another dtype pass",
-        "narrow_copy": CPU_IGNORES_STRIDES,
-        "nn.functional.avg_pool3d": CPU_IGNORES_STRIDES,
-    },
-}
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """Entries that fail for one reason: names apart by spaces, the rest by commas; "" is all."""
+
+    why: str
+    names: str
+    database: str = "ops"
+    modes: str = ""
+    dtypes: str = ""
+    forms: str = ""
+
+    def covers(self, database: str, mode: str, dtype: str, form: str, name: str) -> bool:
+        if database != self.database or name not in self.names.split():
+            return False
+        pairs = (self.modes, mode), (self.dtypes, dtype), (self.forms, form)
+        return all(not values or value in values.split(",") for values, value in pairs)
+
+
+TABLE = [
+    Known(ROW_MAJOR, "argwhere"),
+    Known(NO_HALF_COMPLEX, "chalf"),
+    Known(NO_SPARSE, "sparse.mm.reduce sparse.sampled_addmm to_sparse"),
+    Known(TIES, "kthvalue topk", dtypes="int64"),
+    Known(TIES, "argsort sort", dtypes="bool"),
+    Known(TIES, "argsort msort sort topk", dtypes="bfloat16"),
+    Known(CPU_NAN, "matrix_exp", dtypes="bfloat16"),
+    Known(OUTSIDE, "as_strided_scatter", forms="noncontiguous"),
+    Known(WEIGHT_STRIDES, "nn.functional.embedding_bag", forms="noncontiguous"),
+    Known(OUT_DTYPE, "cumsum", forms="out"),
+    Known(HOST_STRIDES, "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve", forms="out"),
+    Known(META_STRIDES, "linalg.lu_solve lu_solve", forms="out"),
+    Known(
+        KEEPS_OUT,
+        "linspace linspace.tensor_overload logspace logspace.tensor_overload",
+        forms="out",
+    ),
+    Known(META_DTYPE, "multinomial", forms="out"),
+    Known(CPU_IGNORES_STRIDES, "narrow_copy nn.functional.avg_pool3d", forms="out"),
+    # ---- compiled
+    Known(STATISTICS, "_native_batch_norm_legit native_batch_norm", modes="compiled"),
+    Known(ANSWER, "allclose equal", modes="compiled"),
+    Known(COMPARES, "corrcoef cov", modes="compiled"),
+    Known(
+        NO_FAKE,
+        "linalg.lstsq linalg.lstsq.grad_oriented nn.functional.ctc_loss",
+        modes="compiled",
+    ),
+    Known(LOSES_START, "narrow", modes="compiled"),
+    Known(READS_VARIANCE, "nn.functional.gaussian_nll_loss", modes="compiled"),
+    Known(RESIZES, "resize_ resize_as_", modes="compiled"),
+    Known(TENSOR_INDICES, "tensor_split", modes="compiled"),
+    Known(COUNTS, "nn.BatchNorm2d nn.BatchNorm3d", "modules", modes="compiled"),
+    Known(NO_FAKE, "nn.CTCLoss", "modules", modes="compiled"),
+    Known(DOUBLES, "nn.FractionalMaxPool2d nn.FractionalMaxPool3d", "modules", modes="compiled"),
+    Known(NO_RNN, "nn.GRU nn.LSTM nn.RNN", "modules", modes="compiled"),
+    Known(READS_VARIANCE, "nn.GaussianNLLLoss", "modules", modes="compiled"),
+    Known(NO_SPARSE, "SparseAdam", "optimizers"),
+]
+
+
+def reason(database: str, mode: str, dtype: str, form: str, name: str) -> str | None:
+    """Why an entry is known to fail in a run; None where it should pass."""
+    place = (database, mode, dtype, form, name)
+    return next((row.why for row in TABLE if row.covers(*place)), None)
+
+
+def rows_of(database: str) -> Iterator[tuple[Known, str]]:
+    """Every row of a database with each of its names."""
+    for row in TABLE:
+        if row.database == database:
+            yield from ((row, name) for name in row.names.split())
 
 
 def reasons(dtype: str, variant: str) -> dict[str, str]:
-    """The ops that are known to fail in a run, and why."""
-    return FUNCTIONAL | BY_DTYPE.get(dtype, {}) | BY_VARIANT.get(variant, {})
+    """The ops that are known to fail in strict mode, and why."""
+    return {
+        name: row.why
+        for row, name in rows_of("ops")
+        if row.covers("ops", "strict", dtype, variant, name)
+    }
+
+
+# ---- ops without a lowering
+
+SPARSE_ALONE = "of sparse tensors alone"
+ON_THE_CPU = ((r"aten::.*(sparse|coalesce|_values|_indices|_csr|_bsr)", SPARSE_ALONE),)
+
+
+def why_on_the_cpu(op: str) -> str:
+    """Why an op has no lowering."""
+    return next((why for names, why in ON_THE_CPU if re.match(names, op)), "no lowering yet")
