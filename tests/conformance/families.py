@@ -12,8 +12,14 @@ RULES = (
         "special functions",
         r"special\..*|(mvl|di|l)gamma.*|polygamma.*|igammac?|erf(c|inv)?|i0|sinc|xlogy|logit",
     ),
-    ("random", r"rand.*|normal.*|bernoulli|multinomial|uniform|exponential|cauchy|geometric|log_norm.*"),
-    ("complex", r"real|imag|conj.*|angle|view_as_(real|complex)|complex|polar|c(half|float|double)|resolve_.*|sgn"),
+    (
+        "random",
+        r"rand.*|normal.*|bernoulli|multinomial|uniform|exponential|cauchy|geometric|log_norm.*",
+    ),
+    (
+        "complex",
+        r"real|imag|conj.*|angle|view_as_(real|complex)|complex|polar|c(half|float|double)|resolve_.*|sgn",
+    ),
     (
         "nn.functional",
         r"nn\..*|native_.*|.*batch_norm.*|(log_)?softmax.*|.*_softmax.*|.*attention.*|.*max_pool.*|"
