@@ -34,14 +34,16 @@ class Part(NamedTuple):
         )
 
 
+COMMON = ("float32", "bfloat16", "complex64", "int64", "bool")
+
 # The first part that has a run decides its number of samples.
 PARTS = (
-    Part(2, ("ops",), ("strict",)),
-    Part(2, ("ops",), ("strict",), None, ("functional",)),
-    Part(1, ("ops",), ("strict",), None, ("noncontiguous", "inplace", "out")),
+    Part(2, ("ops",), ("strict",), COMMON, ("functional",)),
+    Part(1, ("ops",), ("strict",), None, ("functional", "noncontiguous", "inplace", "out")),
+    Part(1, ("ops",), ("strict",)),
     Part(1, ("ops",), ("fused",)),
     Part(2, ("ops",), ("compiled",), forms=("functional",)),
-    Part(1, ("foreach",), ("strict",), ("float32", "bfloat16", "complex64", "int64", "bool")),
+    Part(1, ("foreach",), ("strict",), COMMON),
     Part(1, ("foreach",), ("fused", "compiled"), forms=("functional",)),
     Part(1, ("references",), ("strict",)),
     Part(2, ("modules",), ("strict",), ("float32", "float64")),
