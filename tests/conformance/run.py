@@ -81,11 +81,11 @@ def _on_cpu(entry: Entry, *settings: Any) -> str | None:
         return _described(error)
 
 
-def judged(row: Row, every_sample: bool) -> Row:
+def judged(place: Place, row: Row, every_sample: bool = False) -> Row:
     """The row with its verdict: known where it fails with a reason, wrong where it should have."""
-    run, name = row["place"]
+    run, name = place
     why = reason(*run, name)
-    if why and row["outcome"] == "failed":
+    if why and row["outcome"] in ("failed", "known"):
         return {**row, "outcome": "known", "known": why}
     wrong = why is not None and row["outcome"] == "passed" and every_sample
     return {**row, "wrong": f"no longer true: {why}"} if wrong else row
@@ -156,11 +156,12 @@ def main() -> int:
 
     rows = []
     for row in rows_of(work, batches(options), failed, options.processes):
-        rows.append(judged(row, every_sample=options.samples is None))
+        rows.append(judged(row["place"], row, every_sample=options.samples is None))
         show(rows[-1], options.verbose)
     print(summary(rows), f"{time.monotonic() - began:.0f} s", sep="\n")
     if options.json:
-        written = report.load(options.json) | {row.pop("place"): row for row in rows}
+        earlier = {place: judged(place, row) for place, row in report.load(options.json).items()}
+        written = earlier | {row.pop("place"): row for row in rows}
         report.save(options.json, written)
         if options.page:
             report.write_page(options.page, written)
