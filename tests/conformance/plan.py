@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from databases import DATABASES, DTYPES, Entry
+from known_failures import reason
 from modes import MODES
 
 
@@ -56,6 +57,12 @@ DEFAULT_SAMPLES = 2
 def samples_of(run: Run) -> int | None:
     """How many samples of an entry ``make conformance`` takes; None where it leaves the run out."""
     return next((part.samples for part in PARTS if part.has(run)), None)
+
+
+def samples_for(run: Run, name: str) -> int:
+    """How many samples of an entry: at least those that the reasons of what fails are told of."""
+    planned = samples_of(run) or DEFAULT_SAMPLES
+    return max(planned, DEFAULT_SAMPLES) if reason(*run, name) else planned
 
 
 def every_run() -> Iterator[Run]:

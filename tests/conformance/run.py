@@ -31,7 +31,7 @@ from children import Row, rows_of
 from databases import DATABASES, DTYPES, Entry
 from known_failures import reason
 from modes import MODES, check_entry, on_cpu_without_backend
-from plan import DEFAULT_SAMPLES, Run, chosen, entries_of, samples_of
+from plan import Run, chosen, entries_of, samples_for
 
 import torch_tpu
 
@@ -51,7 +51,7 @@ def check_place(place: Place, samples: int | None, trace: bool) -> Row:
     """What an entry does in a run; in a child process."""
     run, name = place
     entry = _entries(run)[name]
-    settings = (samples or samples_of(run) or DEFAULT_SAMPLES, DTYPES[run.dtype], run.form)
+    settings = (samples or samples_for(*place), DTYPES[run.dtype], run.form)
     warnings.simplefilter("ignore")
     torch_tpu.diagnostics.fallback_policy("allow")
     torch_tpu.diagnostics.reset_counters()
