@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 
 ROW_MAJOR = "lengths that values decide come row-major, PyTorch's are column-major"
 NO_HALF_COMPLEX = "XLA has no complex type of half precision"
@@ -104,22 +103,6 @@ def reason(database: str, mode: str, dtype: str, form: str, name: str) -> str | 
     """Why an entry is known to fail in a run; None where it should pass."""
     place = (database, mode, dtype, form, name)
     return next((row.why for row in TABLE if row.covers(*place)), None)
-
-
-def rows_of(database: str) -> Iterator[tuple[Known, str]]:
-    """Every row of a database with each of its names."""
-    for row in TABLE:
-        if row.database == database:
-            yield from ((row, name) for name in row.names.split())
-
-
-def reasons(dtype: str, variant: str) -> dict[str, str]:
-    """The ops that are known to fail in strict mode, and why."""
-    return {
-        name: row.why
-        for row, name in rows_of("ops")
-        if row.covers("ops", "strict", dtype, variant, name)
-    }
 
 
 # ---- ops without a lowering

@@ -26,7 +26,10 @@ class Compiled:
         return self.case.is_defined
 
     def on(self, device: str, dtypes: Any = None) -> Result:
-        return self.case.on(device, dtypes, None if device == "cpu" else "tpu")
+        result = self.case.on(device, dtypes, None if device == "cpu" else "tpu")
+        # What is raised while AOTAutograd captures comes wrapped in an error of Dynamo's.
+        result.error = getattr(result.error, "inner_exception", result.error)
+        return result
 
     def draws_random_numbers(self) -> bool:
         return False  # those cases are compared with eager mode on the device instead

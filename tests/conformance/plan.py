@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from databases import DATABASES, DTYPES, Entry
+from known_failures import reason
 from modes import MODES
 
 
@@ -34,14 +35,16 @@ class Part(NamedTuple):
         )
 
 
+COMMON = ("float32", "bfloat16", "complex64", "int64", "bool")
+
 # The first part that has a run decides its number of samples.
 PARTS = (
-    Part(2, ("ops",), ("strict",)),
-    Part(2, ("ops",), ("strict",), None, ("functional",)),
-    Part(1, ("ops",), ("strict",), None, ("noncontiguous", "inplace", "out")),
+    Part(2, ("ops",), ("strict",), COMMON, ("functional",)),
+    Part(1, ("ops",), ("strict",), None, ("functional", "noncontiguous", "inplace", "out")),
+    Part(1, ("ops",), ("strict",)),
     Part(1, ("ops",), ("fused",)),
     Part(2, ("ops",), ("compiled",), forms=("functional",)),
-    Part(1, ("foreach",), ("strict",), ("float32", "bfloat16", "complex64", "int64", "bool")),
+    Part(1, ("foreach",), ("strict",), COMMON),
     Part(1, ("foreach",), ("fused", "compiled"), forms=("functional",)),
     Part(1, ("references",), ("strict",)),
     Part(2, ("modules",), ("strict",), ("float32", "float64")),
@@ -54,6 +57,12 @@ DEFAULT_SAMPLES = 2
 def samples_of(run: Run) -> int | None:
     """How many samples of an entry ``make conformance`` takes; None where it leaves the run out."""
     return next((part.samples for part in PARTS if part.has(run)), None)
+
+
+def samples_for(run: Run, name: str) -> int:
+    """How many samples of an entry: at least those that the reasons of what fails are told of."""
+    planned = samples_of(run) or DEFAULT_SAMPLES
+    return max(planned, DEFAULT_SAMPLES) if reason(*run, name) else planned
 
 
 def every_run() -> Iterator[Run]:

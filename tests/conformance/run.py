@@ -31,7 +31,7 @@ from children import Row, rows_of
 from databases import DATABASES, DTYPES, Entry
 from known_failures import reason
 from modes import MODES, check_entry, on_cpu_without_backend
-from plan import DEFAULT_SAMPLES, Run, chosen, entries_of, samples_of
+from plan import Run, chosen, entries_of, samples_for
 
 import torch_tpu
 
@@ -51,7 +51,7 @@ def check_place(place: Place, samples: int | None, trace: bool) -> Row:
     """What an entry does in a run; in a child process."""
     run, name = place
     entry = _entries(run)[name]
-    settings = (samples or samples_of(run) or DEFAULT_SAMPLES, DTYPES[run.dtype], run.form)
+    settings = (samples or samples_for(*place), DTYPES[run.dtype], run.form)
     warnings.simplefilter("ignore")
     torch_tpu.diagnostics.fallback_policy("allow")
     torch_tpu.diagnostics.reset_counters()
@@ -81,11 +81,11 @@ def _on_cpu(entry: Entry, *settings: Any) -> str | None:
         return _described(error)
 
 
-def judged(row: Row, every_sample: bool) -> Row:
+def judged(place: Place, row: Row, every_sample: bool = False) -> Row:
     """The row with its verdict: known where it fails with a reason, wrong where it should have."""
-    run, name = row["place"]
+    run, name = place
     why = reason(*run, name)
-    if why and row["outcome"] == "failed":
+    if why and row["outcome"] in ("failed", "known"):
         return {**row, "outcome": "known", "known": why}
     wrong = why is not None and row["outcome"] == "passed" and every_sample
     return {**row, "wrong": f"no longer true: {why}"} if wrong else row
@@ -156,11 +156,12 @@ def main() -> int:
 
     rows = []
     for row in rows_of(work, batches(options), failed, options.processes):
-        rows.append(judged(row, every_sample=options.samples is None))
+        rows.append(judged(row["place"], row, every_sample=options.samples is None))
         show(rows[-1], options.verbose)
     print(summary(rows), f"{time.monotonic() - began:.0f} s", sep="\n")
     if options.json:
-        written = report.load(options.json) | {row.pop("place"): row for row in rows}
+        earlier = {place: judged(place, row) for place, row in report.load(options.json).items()}
+        written = earlier | {row.pop("place"): row for row in rows}
         report.save(options.json, written)
         if options.page:
             report.write_page(options.page, written)

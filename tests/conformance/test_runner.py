@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import children
 import pytest
@@ -69,6 +70,12 @@ def test_the_page_has_every_outcome_and_fallback():
     assert "| it is known | `mul` (strict, float32, functional) |" in page
     assert "| `sum` | ValueError: no \\| good |" in page
     assert "1 ops." in page and "| `aten::a` |" in page
+
+
+def test_the_page_shows_the_results_that_are_kept():
+    docs = Path(__file__).parents[2] / "docs"
+    shown = (docs / "conformance.md").read_text()
+    assert report.page(report.load(docs / "conformance.json")) in shown
 
 
 def test_every_known_failure_is_an_entry_of_its_database():
