@@ -22,6 +22,8 @@ META_DTYPE = "the meta kernel that is asked lets an out= of another dtype pass"
 OUT_DTYPE = "PyTorch adds in the dtype of out=, which no rule sees"
 OUTSIDE = "it writes outside the view that the rule is given"
 WEIGHT_STRIDES = "what the CPU fills depends on the weight's strides"
+NO_VERSIONS = "what is written through a list does not count as written: versions stay"
+COMPLEX_EXPONENT = "a complex number that is part of a program's key is lost on the way to its rule"
 CPU_NAN = "the CPU's own result is NaN"
 
 ANSWER = "its answer, which values decide, is a Python bool"
@@ -51,7 +53,8 @@ class Known:
     forms: str = ""
 
     def covers(self, database: str, mode: str, dtype: str, form: str, name: str) -> bool:
-        if database != self.database or name not in self.names.split():
+        named = not self.names or name in self.names.split()
+        if database != self.database or not named:
             return False
         pairs = (self.modes, mode), (self.dtypes, dtype), (self.forms, form)
         return all(not values or value in values.split(",") for values, value in pairs)
@@ -96,6 +99,12 @@ TABLE = [
     Known(NO_RNN, "nn.GRU nn.LSTM nn.RNN", "modules", modes="compiled"),
     Known(READS_VARIANCE, "nn.GaussianNLLLoss", "modules", modes="compiled"),
     Known(NO_SPARSE, "SparseAdam", "optimizers"),
+    # ---- lists of tensors, and Python references
+    Known(NO_VERSIONS, "", "foreach", forms="inplace"),
+    Known(NO_VERSIONS, "_foreach_copy", "foreach", "strict", forms="functional"),
+    Known(NO_VERSIONS, "_foreach_zero", "foreach", "strict", "int64,bool", "functional"),
+    Known(COMPLEX_EXPONENT, "_foreach_pow", "foreach", "strict", "complex64", "functional"),
+    Known(NO_HALF_COMPLEX, "_refs._conversions.chalf", "references"),
 ]
 
 
@@ -107,8 +116,10 @@ def reason(database: str, mode: str, dtype: str, form: str, name: str) -> str | 
 
 # ---- ops without a lowering
 
-SPARSE_ALONE = "of sparse tensors alone"
-ON_THE_CPU = ((r"aten::.*(sparse|coalesce|_values|_indices|_csr|_bsr)", SPARSE_ALONE),)
+ON_THE_CPU = (
+    (r"aten::.*(sparse|coalesce|_values|_indices|csr|bsr|csc|bsc)", NO_SPARSE),
+    (r"aten::linalg_ldl_", "XLA has no factorisation of indefinite symmetric matrices"),
+)
 
 
 def why_on_the_cpu(op: str) -> str:

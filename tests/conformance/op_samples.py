@@ -27,7 +27,7 @@ UNINITIALISED = {
 }  # fmt: skip
 
 # Their tensor arguments decide shapes and must be on the host, on every device.
-HOST_ARGUMENTS = {"tensor_split"}
+HOST_ARGUMENTS = {"tensor_split", "_refs.tensor_split"}
 
 # The database has them for CUDA alone: they compile CUDA source.
 CUDA_ONLY = "jiterator"

@@ -19,7 +19,6 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache"))
 # A trace that is new is compiled at once, or what fused mode computes would not be seen.
@@ -50,21 +49,20 @@ def _entries(run: Run) -> dict[str, Entry]:
 def check_place(place: Place, samples: int | None, trace: bool) -> Row:
     """What an entry does in a run; in a child process."""
     run, name = place
-    entry = _entries(run)[name]
-    settings = (samples or samples_for(*place), DTYPES[run.dtype], run.form)
+    entry, count = _entries(run)[name], samples or samples_for(run, name)
     warnings.simplefilter("ignore")
     torch_tpu.diagnostics.fallback_policy("allow")
     torch_tpu.diagnostics.reset_counters()
     began = time.monotonic()
     try:
-        count = check_entry(entry, settings[0], run.mode, *settings[1:])
-        row: Row = {"outcome": "passed" if count else "skipped"}
+        checked = check_entry(entry, count, run.mode, DTYPES[run.dtype], run.form)
+        row: Row = {"outcome": "passed" if checked else "skipped"}
     except Exception as error:
         if trace:
             traceback.print_exc()
         row = {"outcome": "failed", "error": _described(error)}
         if run.mode == "compiled" and not reason(*run, name):
-            row["error"] += f" | aot_eager on the CPU: {_on_cpu(entry, *settings)}"
+            row["error"] += f" | aot_eager on the CPU: {_on_cpu(entry, count, run)}"
     ops = sorted(torch_tpu.diagnostics.fallbacks())
     return {"place": place, **row, "fallbacks": ops, "seconds": time.monotonic() - began}
 
@@ -74,9 +72,9 @@ def _described(error: Exception) -> str:
     return re.sub(r"0x[0-9a-f]{6,}", "0x...", text)[:LONGEST]
 
 
-def _on_cpu(entry: Entry, *settings: Any) -> str | None:
+def _on_cpu(entry: Entry, count: int, run: Run) -> str | None:
     try:
-        return on_cpu_without_backend(entry, *settings)
+        return on_cpu_without_backend(entry, count, DTYPES[run.dtype], run.form)
     except Exception as error:
         return _described(error)
 
