@@ -20,8 +20,11 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 Calls = Iterator[tuple[Callable[..., Any], Any]]
 Tensor = torch.Tensor
 
-# How many of an op's samples are looked through for empty ones.
-SEARCHED = 200
+# How many of an op's samples are looked through for empty ones, and how many are cut.
+SEARCHED, CUT = 200, 10
+
+# The CPU's own kernels crash the process where tensors that should agree are cut.
+CRASH = {"_chunk_cat", "_native_batch_norm_legit", "_segment_reduce", "native_batch_norm"}
 
 
 def tensors(value: Any) -> list[Tensor]:
@@ -185,14 +188,17 @@ def _conjugate(tensor: Tensor) -> Tensor:
 def _views(op: Any, sample: Any) -> Calls:
     """Each tensor at an offset, transposed, expanded, or with its negative or conjugate bit set."""
     for view in (_offset, _transposed, _expanded, _negative, _conjugate):
-        changed = _transformed(sample, lambda t, view=view: t if t.is_sparse else view(t))
+        changed = _transformed(sample, view)
         given, seen = (tensors((s.input, s.args, s.kwargs)) for s in (sample, changed))
         if any(map(lambda before, after: before is not after, given, seen)):
             yield op, changed
 
 
 def _transformed(sample: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    changed = sample.transform(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf)
+    def strided(leaf: Any) -> Any:
+        return change(leaf) if getattr(leaf, "layout", None) == torch.strided else leaf
+
+    changed = sample.transform(strided)
     return changed.with_metadata(
         output_process_fn_grad=sample.output_process_fn_grad,
         broadcasts_input=sample.broadcasts_input,
@@ -218,7 +224,8 @@ def _empty_samples(op: Any, dtype: torch.dtype, count: int, grad: bool) -> Itera
     given = list(_first_samples(op, dtype, SEARCHED, grad))
     for is_wanted, cuts in ((_has_no_elements, _without_elements), (_is_number, _numbers)):
         found = [s for s in given if any(map(is_wanted, tensors((s.input, s.args, s.kwargs))))]
-        yield from (found or _accepted(op, map(cuts, given)))[:count]
+        cut = () if op.name in CRASH else _accepted(op, map(cuts, given[:CUT]))
+        yield from itertools.islice(found or cut, count)
 
 
 def _has_no_elements(tensor: Tensor) -> bool:
@@ -245,9 +252,10 @@ def _numbers(sample: Any) -> Iterator[Any]:
     yield _transformed(sample, lambda t: t.flatten()[0].clone() if t.numel() else t)
 
 
-def _accepted(op: Any, cut: Iterable[Iterator[Any]]) -> list[Any]:
+def _accepted(op: Any, cut: Iterable[Iterator[Any]]) -> Iterator[Any]:
     """The first of each sample's cuts that the CPU accepts."""
-    return [s for s in (next(filter(functools.partial(_runs, op), c), None) for c in cut) if s]
+    for cuts in cut:
+        yield from itertools.islice(filter(functools.partial(_runs, op), cuts), 1)
 
 
 def _runs(op: Any, sample: Any) -> bool:

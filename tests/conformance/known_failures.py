@@ -20,8 +20,11 @@ META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kerne
 CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
 META_DTYPE = "the meta kernel that is asked lets an out= of another dtype pass"
 OUT_DTYPE = "PyTorch adds in the dtype of out=, which no rule sees"
-OUTSIDE = "it writes outside the view that the rule is given"
-WEIGHT_STRIDES = "what the CPU fills depends on the weight's strides"
+OUTSIDE_VIEW = "it writes outside the view that the rule is given"
+NO_INDEX = "a program tells which check failed, not the index that failed it"
+CPU_READS_STRIDES = "the CPU kernel reads past the strides of weight and bias"
+CPU_MEDIAN = "the CPU's own median of an expanded input is wrong"
+NO_FACTOR = "what a factorization that fails leaves is not defined"
 NO_VERSIONS = "what is written through a list does not count as written: versions stay"
 COMPLEX_EXPONENT = "a complex number that is part of a program's key is lost on the way to its rule"
 CPU_NAN = "the CPU's own result is NaN"
@@ -68,8 +71,11 @@ TABLE = [
     Known(TIES, "argsort sort", dtypes="bool"),
     Known(TIES, "argsort msort sort topk", dtypes="bfloat16"),
     Known(CPU_NAN, "matrix_exp", dtypes="bfloat16"),
-    Known(OUTSIDE, "as_strided_scatter", forms="noncontiguous"),
-    Known(WEIGHT_STRIDES, "nn.functional.embedding_bag", forms="noncontiguous"),
+    Known(OUTSIDE_VIEW, "as_strided_scatter", forms="noncontiguous,views"),
+    Known(NO_FACTOR, "linalg.cholesky_ex", forms="views"),
+    Known(CPU_MEDIAN, "masked.median", forms="views"),
+    Known(CPU_READS_STRIDES, "native_group_norm", forms="views"),
+    Known(NO_INDEX, "gather scatter scatter_add", forms="errors"),
     Known(OUT_DTYPE, "cumsum", forms="out"),
     Known(HOST_STRIDES, "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve", forms="out"),
     Known(META_STRIDES, "linalg.lu_solve lu_solve", forms="out"),

@@ -6,8 +6,9 @@ from compiling import assert_compiles, assert_trains, compiled, programs_got, ra
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from twins import DEVICE, assert_same, gradients, twins
+from twins import DEVICE, assert_same, assert_same_on_both, gradients, to, twins
 
 Q, K, V = (randn(1, 2, 16, 8, seed=seed) for seed in range(3))
 
@@ -39,6 +40,44 @@ def test_the_math_backend_is_chosen_inside():
             return F.scaled_dot_product_attention(q, k, v)
 
     assert_compiles(function, Q, K, V)
+
+
+BACKENDS = {
+    "flash": [SDPBackend.FLASH_ATTENTION],
+    "efficient": [SDPBackend.EFFICIENT_ATTENTION],
+    "cudnn": [SDPBackend.CUDNN_ATTENTION],
+    "overrideable": [SDPBackend.OVERRIDEABLE],
+    "any": [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH],
+}
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_choice_of_kernels_for_another_device_does_not_matter(name):
+    def attend(q, k, v):
+        with sdpa_kernel(BACKENDS[name]):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    expected = F.scaled_dot_product_attention(Q, K, V, is_causal=True)
+    for call in (attend, compiled(attend)):
+        assert_same(call(*to(DEVICE, [Q, K, V])), expected)
+
+
+@pytest.mark.parametrize("columns", [16, 20], ids=["square", "more keys than queries"])
+@pytest.mark.parametrize("bias", [causal_lower_right, causal_upper_left])
+def test_causal_biases_train(bias, columns):
+    mask = bias(16, columns)
+    keys = [randn(1, 2, columns, 8, seed=seed) for seed in (1, 2)]
+    leaves = [each.clone().requires_grad_() for each in (Q, *keys)]
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, mask)
+
+    def gradients(q, k, v):
+        leaves = [each.detach().requires_grad_() for each in (q, k, v)]
+        return list(torch.autograd.grad(attend(*leaves).square().sum(), leaves))
+
+    assert_trains(attend, *leaves, calls=1)
+    assert_same_on_both(gradients, Q, *keys)
 
 
 def test_multihead_attention_and_encoder_layers_train():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from family import Outside
 from shadow import Shadow, run_rule, run_samples, to_array, to_tensor
+from torch.nn.functional import ScalingType, scaled_mm
 from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -125,38 +126,38 @@ def test_weight_int8pack_mm():
     assert shadow.seen
 
 
-@pytest.mark.parametrize("rowwise", [False, True])
-def test_scaled_mm(rowwise):
-    lhs, rhs = torch.randn(16, 32), torch.randn(48, 32).T
-    scale_a = torch.rand(16, 1) if rowwise else torch.tensor(0.5)
-    scale_b = torch.rand(1, 48) if rowwise else torch.tensor(2.0)
-    lhs, rhs = lhs.to(torch.float8_e4m3fn), rhs.to(torch.float8_e4m3fn)
-    bias = torch.randn(48, dtype=torch.bfloat16)
-    got = run_rule(
-        aten._scaled_mm.default,
-        (lhs, rhs, scale_a, scale_b, bias),
-        {"out_dtype": torch.float32},
-    )
-    expected = (lhs.float() * scale_a) @ (rhs.float() * scale_b) + bias.float()
-    assert_close(to_tensor(got, torch.float32), expected)
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2]
 
 
-def test_grouped_mm():
-    ends = torch.tensor([2, 2, 5, 8], dtype=torch.int32)
-    parts = [slice(0, 2), slice(2, 2), slice(2, 5), slice(5, 8)]
-    flat, other, stack = torch.randn(8, 6), torch.randn(8, 5), torch.randn(4, 6, 5)
+def scales_of(rowwise):
+    if rowwise:
+        return torch.rand(16, 1), torch.rand(1, 48)
+    return torch.tensor(0.5), torch.tensor(2.0)
 
-    def check(self, mat2, expected):
-        got = run_rule(aten._grouped_mm.default, (self, mat2, ends), {})
-        assert_close(to_tensor(got, torch.float32), expected)
 
-    check(flat, stack, torch.cat([flat[p] @ w for p, w in zip(parts, stack, strict=True)]))
-    check(
-        stack.mT,
-        flat.T.contiguous(),
-        torch.cat([w.T @ flat.T[:, p] for p, w in zip(parts, stack, strict=True)], dim=1),
-    )
-    check(flat.T.contiguous(), other, torch.stack([flat.T[:, p] @ other[p] for p in parts]))
+@pytest.mark.parametrize("rowwise", [False, True], ids=["one scale", "a scale per row"])
+@pytest.mark.parametrize("rhs_dtype", FLOAT8, ids=str)
+@pytest.mark.parametrize("lhs_dtype", FLOAT8, ids=str)
+def test_scaled_mm(lhs_dtype, rhs_dtype, rowwise):
+    lhs, rhs = torch.randn(16, 32).to(lhs_dtype), torch.randn(48, 32).to(rhs_dtype).T
+    scales, bias = scales_of(rowwise), torch.randn(48, dtype=torch.bfloat16)
+    with Shadow(skip=OTHERS) as shadow:
+        for out_dtype in (None, torch.float32, torch.bfloat16, torch.float16, *FLOAT8):
+            torch._scaled_mm(lhs, rhs, *scales, out_dtype=out_dtype)
+            torch._scaled_mm(lhs, rhs, *scales, bias=bias, out_dtype=out_dtype)
+            torch._scaled_mm(lhs, rhs, *scales, scale_result=torch.tensor(3.0), out_dtype=out_dtype)
+    assert shadow.seen == {"aten._scaled_mm.default": 18}
+
+
+@pytest.mark.parametrize("rowwise", [False, True], ids=["one scale", "a scale per row"])
+def test_scaled_mm_by_recipes(rowwise):
+    lhs, rhs = (torch.randn(n, 32).to(torch.float8_e4m3fn) for n in (16, 48))
+    recipe = ScalingType.RowWise if rowwise else ScalingType.TensorWise
+    scale_a, scale_b = scales_of(rowwise)
+    with Shadow(skip=OTHERS) as shadow:
+        for bias in (None, torch.randn(48, dtype=torch.bfloat16)):
+            scaled_mm(lhs, rhs.T, scale_a, recipe, scale_b, recipe, bias=bias)
+    assert shadow.seen == {"aten._scaled_mm_v2.default": 2}
 
 
 def test_narrow_floats_accumulate_in_float32():

@@ -82,7 +82,7 @@ def _batched(*operands):
     )
 
 
-def _attend(query, key, value, attn_bias, dropout_p, is_causal, scale, generator):
+def attend(query, key, value, attn_bias, dropout_p, is_causal, scale, generator):
     """The output, its logsumexp and the key's two words, which are enough to drop again."""
     shape = (*query.shape[:-1], value.shape[-1])
     query, key, value = _batched(query, key, value)
@@ -97,7 +97,7 @@ def _attend(query, key, value, attn_bias, dropout_p, is_causal, scale, generator
     return output.reshape(shape), logsumexp[..., 0], *words.astype(jnp.int64)
 
 
-def _attend_backward(
+def attend_backward(
     grad_out, query, key, value, attn_bias, out, logsumexp, dropout_p, is_causal, scale, words
 ):
     """Gradients of query, key, value and of the scores, which are those of a full bias."""
@@ -164,7 +164,7 @@ def _scaled_dot_product_fused_attention_overrideable(
     scale=None,
     generator,
 ):
-    output, logsumexp, philox_seed, philox_offset = _attend(
+    output, logsumexp, philox_seed, philox_offset = attend(
         query, key, value, attn_bias, dropout_p, is_causal, scale, generator
     )
     max_q, max_k = sizes.size(query, -2), sizes.size(key, -2)
@@ -196,7 +196,7 @@ def _scaled_dot_product_fused_attention_overrideable_backward(
     scale=None,
 ):
     words = jnp.stack([philox_seed, philox_offset]).astype(jnp.uint32)
-    grads = _attend_backward(
+    grads = attend_backward(
         grad_out, query, key, value, attn_bias, out, logsumexp, dropout_p, is_causal, scale, words
     )
     return _wanted(grads, attn_bias, grad_input_mask)
@@ -214,7 +214,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
     scale=None,
     generator,
 ):
-    return _attend(query, key, value, attn_mask, dropout_p, is_causal, scale, generator)[:2]
+    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, generator)[:2]
 
 
 @lowering(
@@ -235,7 +235,7 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     scale=None,
 ):
     # PyTorch refuses dropout here: there is no seed to drop again with.
-    return _attend_backward(
+    return attend_backward(
         grad_out, query, key, value, attn_mask, out, logsumexp, 0, is_causal, scale, None
     )[:3]
 
@@ -253,7 +253,7 @@ def _scaled_dot_product_efficient_attention(
     scale=None,
     generator,
 ):
-    output, logsumexp, philox_seed, philox_offset = _attend(
+    output, logsumexp, philox_seed, philox_offset = attend(
         query, key, value, attn_bias, dropout_p, is_causal, scale, generator
     )
     # PyTorch promises rows in blocks of 32.
@@ -285,7 +285,7 @@ def _scaled_dot_product_efficient_attention_backward(
     # PyTorch tags this op as random though all of its draws were made in the forward.
     rows = logsumexp[..., : query.shape[2]]
     words = jnp.stack([philox_seed, philox_offset]).astype(jnp.uint32)
-    grads = _attend_backward(
+    grads = attend_backward(
         grad_out_, query, key, value, attn_bias, out, rows, dropout_p, is_causal, scale, words
     )
     return _wanted(grads, attn_bias, grad_input_mask)

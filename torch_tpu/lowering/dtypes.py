@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import torch
+from jax import lax
 
 _NAMES = {
     torch.bool: "bool_",
@@ -57,6 +60,15 @@ def to_torch(dtype: np.dtype) -> torch.dtype:
 def opmath(dtype: torch.dtype) -> torch.dtype:
     """float32 for the narrow floating dtypes, else the dtype itself."""
     return torch.float32 if dtype in _NARROW else dtype
+
+
+def convert(array: Any, dtype: np.dtype) -> Any:
+    """An array in another dtype, by PyTorch's rules: what exceeds float8_e4m3fn saturates."""
+    if dtype == jnp.float8_e4m3fn and dtype != array.dtype:
+        wide = array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.float32)
+        largest = wide.dtype.type(jnp.finfo(dtype).max)
+        array = lax.clamp(-largest, wide, largest)
+    return lax.convert_element_type(array, dtype)
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray:

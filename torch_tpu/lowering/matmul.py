@@ -1,4 +1,6 @@
-"""Matrix products, plain, accumulating, quantised and grouped."""
+"""Matrix products, plain, accumulating and quantised."""
+
+import math
 
 import jax.numpy as jnp
 import torch
@@ -18,7 +20,7 @@ def contract(lhs, rhs, contracting, batch=((), ())):
     low bits). TPUs have no 64-bit integer products of matrices: there XLA fuses the multiplication
     into the sum.
     """
-    accumulator = _accumulator(lhs.dtype)
+    accumulator = accumulator_of(lhs.dtype)
     lhs, rhs = sizes.filled(lhs, 0, contracting[0]), sizes.filled(rhs, 0, contracting[1])
 
     def dot(lhs, rhs):
@@ -38,7 +40,7 @@ def contract(lhs, rhs, contracting, batch=((), ())):
     return dot(lhs, rhs)
 
 
-def _accumulator(dtype):
+def accumulator_of(dtype):
     if jnp.issubdtype(dtype, jnp.integer) and jnp.dtype(dtype).itemsize < 4:
         return jnp.dtype(jnp.int32)
     return dtypes.to_jax(dtypes.opmath(dtypes.to_torch(dtype)))
@@ -123,7 +125,7 @@ def addmv(self, mat, vec, *, beta=1, alpha=1):
 def addr(self, vec1, vec2, *, beta=1, alpha=1):
     if self.dtype == vec1.dtype == vec2.dtype == jnp.bool_:
         return (beta != 0) & self | (alpha != 0) & vec1[:, None] & vec2
-    dtype = _accumulator(jnp.result_type(self.dtype, vec1.dtype, vec2.dtype))
+    dtype = accumulator_of(jnp.result_type(self.dtype, vec1.dtype, vec2.dtype))
     return accumulate(self, vec1.astype(dtype)[:, None] * vec2.astype(dtype), beta, alpha)
 
 
@@ -139,9 +141,12 @@ def vdot(self, other):
 
 @lowering(aten._trilinear.default)
 def _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1):
-    rank = i1.ndim + len(expand1)
+    rank, given = i1.ndim + len(expand1), ((i1, expand1), (i2, expand2), (i3, expand3))
+    if not jnp.issubdtype(i1.dtype, jnp.inexact):  # see contract: not every platform has a product
+        widened = [jnp.expand_dims(operand, tuple(expand)) for operand, expand in given]
+        return jnp.sum(math.prod(widened), axis=tuple(sumdim), dtype=i1.dtype)
     operands = []
-    for operand, expand in ((i1, expand1), (i2, expand2), (i3, expand3)):
+    for operand, expand in given:
         operands += [cast(operand, _opmath(operand)), [d for d in range(rank) if d not in expand]]
     # Dims that every operand expands have size one.
     shared = set(expand1) & set(expand2) & set(expand3)
@@ -187,39 +192,25 @@ def _scaled_mm(
     result = result * scale_a * scale_b  # one number each, or a column and a row
     if bias is not None:
         result = result + bias
-    if scale_result is not None and (out_dtype or dtypes.to_torch(self.dtype)).itemsize == 1:
-        result = result * scale_result
+    if scale_result is not None and out_dtype is not None and out_dtype.itemsize == 1:
+        result = result / scale_result  # CPU PyTorch divides
     return result
 
 
-@lowering(aten._grouped_mm.default)
-def _grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):
-    """Products group by group; ``offs`` says where each group ends along the dim that is split."""
-    if offs is None:
-        result = product(self, mat2)
-    else:
-        sizes = jnp.diff(offs, prepend=jnp.zeros(1, offs.dtype))
-        result = _RAGGED[self.ndim, mat2.ndim](self, mat2, sizes)
-    return result if bias is None else result + bias
-
-
-def _split_rows(self, mat2, sizes):
-    return lax.ragged_dot(self, mat2, sizes, preferred_element_type=_accumulator(self.dtype))
-
-
-def _split_columns(self, mat2, sizes):
-    return _split_rows(mat2.mT, self.mT, sizes).mT
-
-
-def _split_inner(self, mat2, sizes):
-    dimensions = lax.RaggedDotDimensionNumbers(
-        dot_dimension_numbers=(((1,), (0,)), ((), ())),
-        lhs_ragged_dimensions=[1],
-        rhs_group_dimensions=[],
-    )
-    return lax.ragged_dot_general(
-        self, mat2, sizes, dimensions, preferred_element_type=_accumulator(self.dtype)
-    )
-
-
-_RAGGED = {(2, 3): _split_rows, (3, 2): _split_columns, (2, 2): _split_inner}
+@lowering(aten._scaled_mm_v2.default)
+def _scaled_mm_v2(
+    self,
+    mat2,
+    scale_a,
+    recipe_a,
+    swizzle_a,
+    scale_b,
+    recipe_b,
+    swizzle_b,
+    bias,
+    out_dtype,
+    contraction_dim=(),
+    use_fast_accum=False,
+):
+    # PyTorch refuses recipes other than one number each, or a column and a row, on the CPU.
+    return _scaled_mm(self, mat2, *scale_a, *scale_b, bias, None, out_dtype)

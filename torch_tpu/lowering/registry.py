@@ -16,7 +16,8 @@ and returns what the functional schema returns: an array, a list for Tensor[], a
 several returns, None for an undefined tensor. Shapes must be PyTorch's; the dtype may be wider
 (bf16 arithmetic in float32): the result is rounded to what PyTorch promises for the call.
 
-One rule serves an op's functional, in-place and ``out=`` overloads.
+One rule serves an op's functional, in-place and ``out=`` overloads. An op of a library that may be
+absent ("torchvision::nms") is registered by its name, without importing the library.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Rule:
     the dimension where the promised shape has the length. A rule whose length depends on values
     for some arguments only gives None from ``size`` for the others and gets ``size=None``.
     ``layout_of`` names a tensor argument whose contiguity PyTorch's results or the best form depend
-    on; the rule takes it as the keyword ``contiguous``.
+    on; the rule takes it as the keyword ``contiguous``. ``absent_on`` names platforms that XLA has
+    no such op for: there the op runs on the CPU.
     """
 
     function: Callable[..., Any]
@@ -56,6 +58,7 @@ class Rule:
     writes: tuple[str, ...] = ()
     size: Callable[..., Any] | None = None
     layout_of: str | None = None
+    absent_on: tuple[str, ...] = ()
 
     def takes_at_runtime(self, argument: torch.Argument) -> bool:
         """Whether a number for this argument is an input of the program, not part of its key."""
@@ -65,21 +68,23 @@ class Rule:
         return kind == "int" and argument.name in self.runtime
 
 
-_RULES: dict[Overload, Rule] = {}
+_RULES: dict[Overload | str, Rule] = {}
 
 
 def lowering(
-    *overloads: Overload,
+    *overloads: Overload | str,
     static: tuple[str, ...] = (),
     runtime: tuple[str, ...] = (),
     writes: tuple[str, ...] = (),
     size: Callable[..., Any] | None = None,
     layout_of: str | None = None,
+    absent_on: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the rule of one or more ATen overloads (functional ones)."""
+    """Register a function as the rule of one or more overloads (functional ones), or of names."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        rule = Rule(function, frozenset(static), frozenset(runtime), writes, size, layout_of)
+        named = frozenset(static), frozenset(runtime)
+        rule = Rule(function, *named, writes, size, layout_of, absent_on)
         for overload in overloads:
             if overload in _RULES:
                 raise ValueError(f"{overload} has a lowering already")
@@ -92,7 +97,7 @@ def lowering(
 def find(overload: Overload) -> Rule | None:
     """The rule that serves an overload, its own or that of its functional form."""
     load_rules()
-    rule = _RULES.get(overload)
+    rule = _RULES.get(overload) or _RULES.get(overload.name())
     if rule is None:
         functional = functional_form(overload)
         rule = None if functional is None else _RULES.get(functional)
@@ -154,9 +159,9 @@ def weaken(array: Any) -> Any:
 
 
 def rules() -> dict[Overload, Rule]:
-    """Every rule by overload, a copy."""
+    """Every rule of PyTorch's own ops by overload."""
     load_rules()
-    return dict(_RULES)
+    return {key: rule for key, rule in _RULES.items() if not isinstance(key, str)}
 
 
 @functools.cache

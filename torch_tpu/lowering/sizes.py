@@ -25,6 +25,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core.primitives import copy_p
 
+from torch_tpu.lowering import dtypes
+
 Array = Any
 
 # What a size that is no product is known by: a number, or an operation and what it works on.
@@ -255,7 +257,7 @@ def came_from(array: Array, origin: Array) -> Array:
 
 def converted(array: Array, dtype: Any) -> Array:
     """The array in another dtype, with what is known of it."""
-    result = like(lax.convert_element_type(array, dtype), array)
+    result = like(dtypes.convert(array, dtype), array)
     origin = origin_of(array)
     if origin is None or result is array:
         return result
