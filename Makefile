@@ -42,6 +42,7 @@ test: build
 
 # PyTorch's own databases, every result in docs/conformance.json; ARGS='--names add' runs some.
 conformance: build
+	$(if $(ARGS),,rm -f docs/conformance.json)
 	$(BIN)/python tests/conformance/run.py --json docs/conformance.json --page docs/conformance.md $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -q -m slow tests)
 

@@ -11,7 +11,7 @@ from typing import Any
 from databases import DATABASES
 from families import FAMILIES, family_of
 from known_failures import why_on_the_cpu
-from plan import Run, every_run
+from plan import Run, every_run, samples_of
 
 LETTERS = {"passed": "p", "failed": "f", "known": "k", "skipped": "."}
 WORDS = {letter: word for word, letter in LETTERS.items()}
@@ -107,12 +107,13 @@ def write_page(path: Path, rows: Rows) -> None:
 
 def page(rows: Rows) -> str:
     parts = [_counts(database, rows) for database in DATABASES]
-    parts += [_failed(rows), _known(rows), _fallbacks(rows)]
+    parts += [_missing(rows), _failed(rows), _known(rows), _fallbacks(rows)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _table(head: list[str], body: Iterable[list[str]], numbers: bool = False) -> str:
-    rule = ["---:" if numbers and place else "---" for place in range(len(head))]
+def _table(head: list[str], body: Iterable[list[str]], words: int | None = None) -> str:
+    """A table whose columns after the first ``words`` are numbers."""
+    rule = ["---" if words is None or place < words else "---:" for place in range(len(head))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *body])
 
 
@@ -132,9 +133,7 @@ def _counts(database: str, rows: Rows) -> str:
     if not body:
         return ""
     head = ["mode", "dtype", "form", "all", *families]
-    rule = ["---"] * 3 + ["---:"] * (len(head) - 3)
-    lines = [f"| {' | '.join(line)} |" for line in [head, rule, *body]]
-    return "\n".join([f"### {database}", "", *lines])
+    return f"### {database}\n\n" + _table(head, body, words=3)
 
 
 def _cell(outcomes: Iterable[str]) -> str:
@@ -145,6 +144,18 @@ def _cell(outcomes: Iterable[str]) -> str:
     if count["failed"]:
         text += f", **{count['failed']} failed**"
     return text
+
+
+def _missing(rows: Rows) -> str:
+    """The runs of plan.py that there are no results of."""
+    seen = {run for run, _ in rows}
+    dtypes: dict[tuple[str, str, str], list[str]] = {}
+    for run in every_run():
+        if run not in seen and samples_of(run):
+            dtypes.setdefault((run.database, run.mode, run.form), []).append(run.dtype)
+    body = [[*where, " ".join(each)] for where, each in dtypes.items()]
+    head = ["database", "mode", "form", "dtypes"]
+    return "### Not run yet\n\n" + _table(head, body) if body else ""
 
 
 def _failed(rows: Rows) -> str:
