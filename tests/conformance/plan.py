@@ -36,13 +36,14 @@ class Part(NamedTuple):
 
 
 COMMON = ("float32", "bfloat16", "complex64", "int64", "bool")
+CALLS = ("functional", "noncontiguous", "inplace", "out")
 
 # The first part that has a run decides its number of samples.
 PARTS = (
     Part(2, ("ops",), ("strict",), COMMON, ("functional",)),
-    Part(1, ("ops",), ("strict",), None, ("functional", "noncontiguous", "inplace", "out")),
+    Part(1, ("ops",), ("strict",), None, CALLS),
     Part(1, ("ops",), ("strict",)),
-    Part(1, ("ops",), ("fused",)),
+    Part(1, ("ops",), ("fused",), forms=CALLS),
     Part(2, ("ops",), ("compiled",), forms=("functional",)),
     Part(1, ("foreach",), ("strict",), COMMON),
     Part(1, ("foreach",), ("fused", "compiled"), forms=("functional",)),

@@ -128,11 +128,12 @@ def summary(rows: list[Row]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
+    forms = {form for database in DATABASES.values() for form in database.forms}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database", action="append", choices=DATABASES)
     parser.add_argument("--mode", action="append", choices=MODES)
     parser.add_argument("--dtype", action="append", choices=DTYPES)
-    parser.add_argument("--form", action="append")
+    parser.add_argument("--form", action="append", choices=sorted(forms))
     parser.add_argument("--names", default=".*", help="a regular expression for whole names")
     parser.add_argument("--samples", type=int, help="of an entry, instead of plan.py's")
     parser.add_argument("--shard", default="0/1", help="I/N takes every N-th entry from the I-th")
