@@ -10,7 +10,7 @@ export MAX_JOBS ?= 2
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 CPP     := $(SOURCES) $(shell find tests/cpp -name '*.cpp')
 
-.PHONY: setup build demo test conformance compiled-conformance conformance-tpu mutations bench soak cpp-test lint format typecheck docs clean
+.PHONY: setup build demo test conformance conformance-tpu mutations bench soak cpp-test lint format typecheck docs clean
 
 setup: build
 
@@ -40,19 +40,11 @@ demo: build
 test: build
 	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile -m 'not slow' tests --ignore=tests/conformance $(ARGS)
 
+# PyTorch's own databases, every result in docs/conformance.json; ARGS='--names add' runs some.
 conformance: build
-	$(BIN)/python -m pytest -q tests/conformance $(ARGS)
-	$(BIN)/python -m pytest -q -m slow tests
-	$(if $(ARGS),,$(MAKE) compiled-conformance)
-
-# In shards, because what Dynamo and XLA keep of a thousand programs is not given back.
-SHARDS := 0 1 2 3 4 5 6 7
-compiled-conformance: build
-	rm -f build/compiled-conformance.json
-	failed=0; for shard in $(SHARDS); do \
-	  $(BIN)/python tests/conformance/compiled_run.py --shard $$shard/8 \
-	    --json build/compiled-conformance.json --page docs/conformance.md $(ARGS) || failed=1; \
-	done; exit $$failed
+	$(if $(ARGS),,rm -f docs/conformance.json)
+	$(BIN)/python tests/conformance/run.py --json docs/conformance.json --page docs/conformance.md $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -q -m slow tests)
 
 # Compiles a program of every rule for TPUs; none needs to be there.
 conformance-tpu: build

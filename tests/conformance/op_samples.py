@@ -1,36 +1,25 @@
 """PyTorch's op database on the device beside the CPU: results, errors and gradients of its samples.
 
-    python tests/conformance/op_samples.py [--ops REGEX] [--dtype float32] [--variant out] ...
-
-prints one line per op that fails, and a summary; the exit status is that of the failures that
-known_failures.py has no reason for. ``check_op`` is what the tests call.
+``check_op`` is what the tests and run.py call.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
-import json
 import re
-import sys
-import time
-import traceback
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import known_failures
 import torch
 from forms import VARIANTS, tensors
 from torch._prims_common import is_non_overlapping_and_dense_or_false as is_dense
 from torch.testing import assert_close
 from torch.testing._comparison import default_tolerances
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-import torch_tpu
+import torch_tpu  # noqa: F401  # a checkout without an entry point registers here
 
 # Nothing defines the values of these.
 UNINITIALISED = {
@@ -38,7 +27,7 @@ UNINITIALISED = {
 }  # fmt: skip
 
 # Their tensor arguments decide shapes and must be on the host, on every device.
-HOST_ARGUMENTS = {"tensor_split"}
+HOST_ARGUMENTS = {"tensor_split", "_refs.tensor_split"}
 
 # The database has them for CUDA alone: they compile CUDA source.
 CUDA_ONLY = "jiterator"
@@ -294,48 +283,3 @@ def check_op(
 def supported(op: Any, dtype: torch.dtype) -> bool:
     """Whether the database has the op for CPUs with this dtype."""
     return dtype in op.dtypes and not op.name.startswith(CUDA_ONLY)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ops", default=".*")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--variant", default="functional", choices=VARIANTS)
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--shard", default="0/1")
-    parser.add_argument("--json")
-    parser.add_argument("--no-grad", action="store_true")
-    parser.add_argument("--trace", action="store_true")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    dtype = getattr(torch, options.dtype)
-    shard, shards = map(int, options.shard.split("/"))
-    known = known_failures.reasons(options.dtype, options.variant)
-    failed, passed = {}, 0
-    for number, op in enumerate(op_db):
-        name = name_of(op)
-        if number % shards != shard or not re.fullmatch(options.ops, name):
-            continue
-        if not supported(op, dtype):
-            continue
-        start = time.time()
-        try:
-            calls = check_op(op, dtype, options.samples, not options.no_grad, options.variant)
-            passed += calls > 0
-        except Exception as error:
-            failed[name] = f"{type(error).__name__}: {error}"
-            reason = f"known, {known[name]}" if name in known else failed[name][:400]
-            print(f"FAIL {name} ({time.time() - start:.1f}s): {reason}", flush=True)
-            if options.trace:
-                traceback.print_exc()
-    unknown = failed.keys() - known.keys()
-    print(f"{passed} passed, {len(failed) - len(unknown)} known to fail, {len(unknown)} failed")
-    print(f"fallbacks {torch_tpu.diagnostics.fallbacks()}")
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"failed": failed, "fallbacks": torch_tpu.diagnostics.fallbacks()}, file)
-    return 1 if unknown else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,18 +2,19 @@
 
 import pytest
 import torch
-from known_failures import FUNCTIONAL
+from known_failures import reason
 from op_samples import check_op, name_of, supported
 from torch.testing._internal.common_methods_invocations import op_db
 
 # A row that passes fails the run; argwhere's first sample has one dim, which has one order.
-KNOWN_FAILURES = {name: why for name, why in FUNCTIONAL.items() if name != "argwhere"}
+PASS_ONCE = {"argwhere"}
 
 
 def _parameter(op):
-    reason = KNOWN_FAILURES.get(name_of(op))
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-    return pytest.param(op, id=name_of(op), marks=marks)
+    name = name_of(op)
+    why = None if name in PASS_ONCE else reason("ops", "strict", "float32", "functional", name)
+    marks = [pytest.mark.xfail(strict=True, reason=why)] if why else []
+    return pytest.param(op, id=name, marks=marks)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from compiled_samples import ModuleCase, OptimizerCase
+from databases import ModuleCase, OptimizerCase
 from op_samples import Case, name_of, supported
 from torch.testing._internal.common_methods_invocations import (
     foreach_binary_op_db,
@@ -79,10 +78,9 @@ def _run_module(info: Any) -> None:
 
 def _run_optimizer(info: Any) -> None:
     for given in info.optim_inputs_func(device="cpu"):
-        OptimizerCase(info, given).on("tpu")
+        OptimizerCase(info, given.kwargs).on("tpu")
         if "fused" in info.supported_impls:
-            fused = copy.copy(given)
-            fused.kwargs = given.kwargs | {"fused": True, "foreach": False}
+            fused = given.kwargs | {"fused": True, "foreach": False}
             OptimizerCase(info, fused).on("tpu")
 
 

@@ -87,9 +87,10 @@ def test_packed_sequences(kind):
     assert_same(gradients(models[1]), gradients(models[0]), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
-def test_recurrent_cells(kind):
-    models = twins(lambda: kind(4, 3))
+def test_recurrent_cells(kind, bias):
+    models = twins(lambda: kind(4, 3, bias=bias))
     assert_same(models[1](to(DEVICE, _randn(2, 4))), models[0](_randn(2, 4)))
 
 

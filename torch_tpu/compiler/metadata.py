@@ -59,6 +59,9 @@ _LAYOUT_BLIND = ("_embedding_bag", "_embedding_bag_forward_only")
 # Numbers that must be zero where a list is empty, as the CPU kernel insists.
 _ZERO_WITHOUT = {"aten::_fused_sgd_": ("momentum", "momentum_buffer_list")}
 
+# Their meta kernels ask absent biases, the last two arguments, for their device.
+_WANTS_BIASES = ("aten::_thnn_fused_lstm_cell",)
+
 # The CPU has no kernel for this form of attention.
 _ATTENTION = "_scaled_dot_product_fused_attention_overrideable"
 
@@ -393,6 +396,8 @@ def _run(node: Node, device: str) -> Metadata:
     if wants_rank and arguments[0].dim() > 1:
         arguments[0].diagonal(dim1=-2, dim2=-1).add_(1)
     _zero_absent(overload, arguments)
+    if overload._schema.name in _WANTS_BIASES and arguments[-1] is None:
+        arguments[-2:] = [arguments[0].new_empty(arguments[0].shape[1:])] * 2
     named = {
         argument.name: value
         for argument, value in zip(overload._schema.arguments, arguments, strict=True)

@@ -12,6 +12,9 @@ from torch_tpu import _C, runtime
 
 Flags = Sequence[tuple[str, bool | int | float | str]]
 
+# By platform: XLA's CPU compiler lets minima and maxima lose NaNs where it is not told.
+_ALWAYS: dict[str, Flags] = {"cpu": (("xla_cpu_enable_fast_min_max", False),)}
+
 
 class Target(Protocol):
     """What compiles StableHLO (text or bytecode), with XLA's ``flags`` for the one program."""
@@ -34,7 +37,7 @@ class Device:
         return client_platform()
 
     def compile(self, module: bytes, flags: Flags = ()) -> _C.Executable:
-        return _C.compile(module, self.ordinal, flags)
+        return _C.compile(module, self.ordinal, (*_ALWAYS.get(self.platform, ()), *flags))
 
 
 class Topology:

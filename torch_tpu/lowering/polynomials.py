@@ -16,9 +16,9 @@ def _register(name, rule):
 
 
 def _operands(x, n):
-    """x, and the order as an integer: -1 where it is negative or NaN."""
+    """x, and the order as an integer, cut towards 0: -1 where it is negative or NaN."""
     x, n = jnp.broadcast_arrays(*promote(x, n, to_float=True))
-    return x, jnp.where(n >= 0, n, -1).astype(jnp.int32)
+    return x, jnp.where(n > -1, n, -1).astype(jnp.int32)
 
 
 def _recurrence(first, step, x, order, by_loop=True):
