@@ -16,6 +16,8 @@ NO_SPARSE = "no sparse layouts on tpu"
 TIES = "which of equal elements comes first is not defined"
 KEEPS_OUT = "an out= with as many elements keeps its shape on the CPU, other than its result's"
 NO_SECOND_DERIVATIVE = "fused attention has none; the CPU fuses no attention of 3 dims"
+ROUNDED_RANK = "rounding decides how far a matrix of equal rows lacks rank"
+REPEATED_PIVOTS = "pivots that repeat along a stride of 0 are no factorization's"
 UNWRITTEN_MEAN = "the CPU kernel leaves the mean of an empty batch unwritten"
 BEHIND_EMPTY = "the CPU reads what lies behind an empty tensor"
 LOSES_CHANNELS = "the CPU loses the output channels where input channels are none"
@@ -80,6 +82,12 @@ TABLE = [
     Known(OUTSIDE_VIEW, "as_strided_scatter", forms="noncontiguous,views"),
     Known(NO_FACTOR, "linalg.cholesky_ex", forms="views"),
     Known(CPU_MEDIAN, "masked.median", forms="views"),
+    Known(
+        ROUNDED_RANK,
+        "linalg.cond linalg.lstsq linalg.lstsq.grad_oriented linalg.tensorinv",
+        forms="views",
+    ),
+    Known(REPEATED_PIVOTS, "linalg.ldl_solve", forms="views"),
     Known(CPU_READS_STRIDES, "native_group_norm", forms="views"),
     Known(NO_INDEX, "gather scatter scatter_add", forms="errors"),
     Known(OUT_DTYPE, "cumsum", forms="out"),
@@ -93,7 +101,7 @@ TABLE = [
     Known(PRINTS, "_batch_norm_with_update", forms="out"),
     Known(CPU_IGNORES_STRIDES, "narrow_copy nn.functional.avg_pool3d", forms="out"),
     Known(NO_SECOND_DERIVATIVE, "nn.functional.scaled_dot_product_attention", forms="gradgrad"),
-    Known(BEHIND_EMPTY, "_unsafe_masked_index_put_accumulate", forms="empty"),
+    Known(BEHIND_EMPTY, "_unsafe_masked_index", forms="empty"),
     Known(LOSES_CHANNELS, "nn.functional.conv3d", forms="empty"),
     Known(
         UNWRITTEN_MEAN,
@@ -136,9 +144,7 @@ def reason(database: str, mode: str, dtype: str, form: str, name: str) -> str | 
 
 # ---- ops without a lowering
 
-ON_THE_CPU = (
-    (r"aten::.*(sparse|coalesce|_values|_indices|csr|bsr|csc|bsc)", NO_SPARSE),
-)
+ON_THE_CPU = ((r"aten::.*(sparse|coalesce|_values|_indices|csr|bsr|csc|bsc)", NO_SPARSE),)
 
 
 def why_on_the_cpu(op: str) -> str:

@@ -127,3 +127,33 @@ def test_dropout_of_an_expanded_tensor_is_no_write_to_it():
 def test_binomial_clips_its_numbers():
     count, probability = torch.tensor([3.0, 3.0, -3.0, 3.0]), torch.tensor([-1.0, 2.0, 0.5, -0.0])
     assert torch.binomial(count.to("tpu"), probability.to("tpu")).tolist() == [0, 3, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.uint8, 300),
+        (torch.int8, -1e9),
+        (torch.int64, float("inf")),
+        (torch.int32, 2**40),
+        (torch.float16, 70000.0),
+        (torch.float32, 1j),
+    ],
+)
+def test_a_mask_fills_with_what_its_tensor_holds(dtype, value):
+    mask = torch.tensor([True, False])
+    for given in (value, torch.tensor(value)):
+        assert_same_refusal(
+            lambda device, given=given: torch.ones(2, dtype=dtype, device=device).masked_fill(
+                mask.to(device), given.to(device) if isinstance(given, torch.Tensor) else given
+            )
+        )
+
+
+def test_lengths_of_segments_add_up_to_the_rows():
+    for lengths in ([1, 1], [-1, 4]):
+        assert_same_refusal(
+            lambda device, lengths=lengths: torch.segment_reduce(
+                torch.ones(3, device=device), "sum", lengths=torch.tensor(lengths, device=device)
+            )
+        )

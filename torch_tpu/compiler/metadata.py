@@ -394,7 +394,8 @@ def _run(node: Node, device: str) -> Metadata:
     arguments = list(map(_stand_in(node, device), node.arguments))
     wants_rank = overload._schema.name in _WANTS_RANK and device == "cpu"
     if wants_rank and arguments[0].dim() > 1:
-        arguments[0].diagonal(dim1=-2, dim2=-1).add_(1)
+        identity = torch.eye(*arguments[0].shape[-2:], dtype=arguments[0].dtype, device="cpu")
+        arguments[0] = torch.empty_like(arguments[0]).copy_(identity)
     _zero_absent(overload, arguments)
     if overload._schema.name in _WANTS_BIASES and arguments[-1] is None:
         arguments[-2:] = [arguments[0].new_empty(arguments[0].shape[1:])] * 2

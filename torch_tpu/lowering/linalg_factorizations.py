@@ -181,7 +181,7 @@ def linalg_eig(self):
     return values, vectors
 
 
-@lowering(aten._linalg_eigvals.default, absent_on=("tpu",))
+@lowering(aten._linalg_eigvals.default, aten.linalg_eigvals.default, absent_on=("tpu",))
 def _linalg_eigvals(self):
     if self.size == 0:
         return jnp.zeros(self.shape[:-1], jnp.result_type(self.dtype, jnp.complex64))

@@ -154,7 +154,12 @@ def _sums_between(input, axis, starts, ends):
     return total
 
 
-@lowering(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+@lowering(
+    aten._adaptive_avg_pool2d.default,
+    aten._adaptive_avg_pool3d.default,
+    aten.adaptive_avg_pool2d.default,  # of which the form with out= is an op of its own
+    aten.adaptive_avg_pool3d.default,
+)
 def _adaptive_avg_pool(self, output_size):
     counts = tuple(output_size)
     shape = (*self.shape[: -len(counts)], *counts)
