@@ -74,6 +74,17 @@ c10::IValue result_of(const Return& result, const Call& call,
   return list;
 }
 
+// Autograd counts the writes to a tensor that an op returns; lists are not returned.
+void count_list_writes(const Call& call) {
+  for (size_t i = 0; i < call.op.arguments.size(); ++i) {
+    if (!call.op.arguments[i].written || !call.argument(i).isTensorList()) continue;
+    for (const c10::IValue& each : call.argument(i).toListRef()) {
+      const at::Tensor& tensor = each.toTensor();
+      if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+}
+
 at::Tensor created_tensor(const NewTensor& info, ValuePtr value, int64_t length) {
   if (length < 0) return make_tensor(std::move(value), info.sizes, info.strides);
   Dims sizes = info.sizes;
@@ -101,6 +112,7 @@ void deliver(const Plan& plan, Call& call, std::span<ValuePtr> values, int64_t l
   }
   for (const Write& write : plan.writes)
     call.slots[write.slot].cell->store(std::move(values[place++]));
+  if (call.op.writes_list) count_list_writes(call);
   c10::SmallVector<c10::IValue, 4> results;
   for (const Return& result : plan.returns) results.push_back(result_of(result, call, created));
   torch::jit::drop(call.stack, call.op.arguments.size());

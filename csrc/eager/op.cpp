@@ -48,6 +48,7 @@ Op::Op(const c10::OperatorHandle& handle)
     Argument argument;
     argument.name = each.name();
     argument.written = each.alias_info() != nullptr && each.alias_info()->isWrite();
+    writes_list |= argument.written && each.type()->kind() == c10::TypeKind::ListType;
     argument.meaning = meaning_of(*element_type_of(each.real_type()));
     argument.index = each.name() == "indices";
     if (type->kind() == c10::TypeKind::GeneratorType)

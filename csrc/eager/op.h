@@ -31,6 +31,7 @@ struct Op {
   std::vector<Argument> arguments;
   int generator = -1;  // which argument is the Generator
   bool random = false;
+  bool writes_list = false;  // a list of tensors
 
   // Filled in by the compiler on the first call, under its lock.
   std::atomic<bool> described{false};
