@@ -33,6 +33,7 @@ from torch_tpu.dynamo.graph import Graph, Reader, Ref, Symbolic, TensorMeta
 from torch_tpu.dynamo.interpreter import State
 from torch_tpu.dynamo.symbolic import SymbolicInterpreter
 from torch_tpu.lowering import dtypes, registry
+from torch_tpu.precision import matmul_precision
 
 Array = Any
 
@@ -89,7 +90,7 @@ def stablehlo(
     An op that can't be lowered raises an error that names it and its line.
     """
     lowered = _Lowered(_decomposed(exported_program), weights)
-    with jax_settings(torch.get_float32_matmul_precision()):
+    with jax_settings(matmul_precision()):
         lowered.draws = lowered.draws and lowered.needs_seed()
         exported = jax_export.export(
             jax.jit(lowered.call), platforms=list(platforms or [_C.platform_name()])
