@@ -10,7 +10,7 @@ export MAX_JOBS ?= 2
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 CPP     := $(SOURCES) $(shell find tests/cpp -name '*.cpp')
 
-.PHONY: setup build demo test conformance compiled-conformance bench soak cpp-test lint format typecheck docs clean
+.PHONY: setup build demo test conformance compiled-conformance conformance-tpu mutations bench soak cpp-test lint format typecheck docs clean
 
 setup: build
 
@@ -53,6 +53,16 @@ compiled-conformance: build
 	  $(BIN)/python tests/conformance/compiled_run.py --shard $$shard/8 \
 	    --json build/compiled-conformance.json --page docs/conformance.md $(ARGS) || failed=1; \
 	done; exit $$failed
+
+# Compiles a program of every rule for TPUs; none needs to be there.
+conformance-tpu: build
+	$(BIN)/python -m pip install --quiet -e '.[tpu]' --no-build-isolation
+	$(BIN)/python tests/conformance/tpu_run.py --json docs/conformance-tpu.json \
+	  --page docs/conformance-tpu.md $(ARGS)
+
+# Breaks lowerings on purpose: the tests have to notice each.
+mutations: build
+	$(BIN)/python tests/mutation/mutations.py --page docs/mutations.md $(ARGS)
 
 bench: build
 	$(BIN)/python benchmarks/run_all.py $(ARGS)

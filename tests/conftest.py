@@ -34,7 +34,7 @@ def run_python():
             [sys.executable, "-c", code],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             cwd=ROOT,
             env=inherited,
         )

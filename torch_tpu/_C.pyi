@@ -104,6 +104,26 @@ def compile(
 
 def deserialize(serialized: bytes) -> Executable: ...
 
+class CompiledProgram:
+    """A program that no device has loaded. ``run_bytes``: outputs and temporary memory."""
+
+    num_outputs: int
+    run_bytes: int
+    def serialize(self) -> bytes: ...
+    def optimized_program(self) -> bytes: ...
+
+class Topology:
+    """Devices that need not be there, by the plugin's own name for them."""
+
+    platform_name: str
+    platform_version: str
+    device_count: int
+    device_kind: str
+    def __init__(self, plugin_path: str, name: str) -> None: ...
+    def compile(
+        self, mlir: bytes, flags: Sequence[tuple[str, bool | int | float | str]] = ()
+    ) -> CompiledProgram: ...
+
 class Graph:
     """A captured graph: a program for each way in which its arguments lie in memory.
 

@@ -52,6 +52,7 @@ def _register(_C: Any) -> None:
     accelerator.modules.keep_parameters_in_place()
     accelerator.printing.format_on_the_host()
     accelerator.higher_order.support_tpu()
+    accelerator.batching.support_attention()
     accelerator.modes.apply_environment()
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     default.install()

@@ -90,11 +90,11 @@ def stablehlo(
     An op that can't be lowered raises an error that names it and its line.
     """
     lowered = _Lowered(_decomposed(exported_program), weights)
-    with jax_settings(matmul_precision()):
+    names = list(platforms or [_C.platform_name()])
+    alone = names[0] if len(names) == 1 else None
+    with jax_settings(matmul_precision(), alone):
         lowered.draws = lowered.draws and lowered.needs_seed()
-        exported = jax_export.export(
-            jax.jit(lowered.call), platforms=list(platforms or [_C.platform_name()])
-        )(*lowered.arguments())
+        exported = jax_export.export(jax.jit(lowered.call), platforms=names)(*lowered.arguments())
     return StableHLO(exported, lowered.input_names, lowered.output_names)
 
 

@@ -25,6 +25,14 @@ DEVICES_PER_CHIP = {"TPU v7": 2}
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 TPU_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
 
+# Without chips libtpu asks the cloud's metadata server what they are, for minutes where there is
+# none, and complains of what it was not told.
+TPU_ABSENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
 
 @dataclass(frozen=True)
 class Plugin:
@@ -168,8 +176,7 @@ def prepare_environment(name: str) -> None:
     """What a plugin must find in the environment before it is loaded. The user's values win."""
     defaults = dict(TPU_QUIET if name == "tpu" else QUIET)
     if name == "tpu" and not has_tpu_nodes():
-        # libtpu would ask the cloud's metadata server, for minutes where there is none.
-        defaults["TPU_SKIP_MDS_QUERY"] = "1"
+        defaults |= TPU_ABSENT
     for variable, value in defaults.items():
         os.environ.setdefault(variable, value)
 

@@ -107,15 +107,15 @@ struct PJRT_Api {
   void* PJRT_CopyToDeviceStream_GranuleSize;
   void* PJRT_CopyToDeviceStream_CurrentBytes;
 
-  void* PJRT_TopologyDescription_Create;
-  void* PJRT_TopologyDescription_Destroy;
-  void* PJRT_TopologyDescription_PlatformName;
-  void* PJRT_TopologyDescription_PlatformVersion;
-  void* PJRT_TopologyDescription_GetDeviceDescriptions;
+  PJRT_FN(PJRT_TopologyDescription_Create);
+  PJRT_FN(PJRT_TopologyDescription_Destroy);
+  PJRT_Error* (*PJRT_TopologyDescription_PlatformName)(PJRT_TopologyDescription_String_Args*);
+  PJRT_Error* (*PJRT_TopologyDescription_PlatformVersion)(PJRT_TopologyDescription_String_Args*);
+  PJRT_FN(PJRT_TopologyDescription_GetDeviceDescriptions);
   void* PJRT_TopologyDescription_Serialize;
   void* PJRT_TopologyDescription_Attributes;
 
-  void* PJRT_Compile;
+  PJRT_FN(PJRT_Compile);
 
   void* PJRT_Executable_OutputElementTypes;
   void* PJRT_Executable_OutputDimensions;

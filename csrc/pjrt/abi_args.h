@@ -388,6 +388,44 @@ struct PJRT_Buffer_ReadyEvent_Args {
   PJRT_Event* event;  // ->
 };
 
+struct PJRT_TopologyDescription_Create_Args {
+  PJRT_HEADER;
+  const char* topology_name;
+  size_t topology_name_size;
+  const PJRT_NamedValue* create_options;
+  size_t num_options;
+  PJRT_TopologyDescription* topology;  // -> the caller destroys it
+};
+
+struct PJRT_TopologyDescription_Destroy_Args {
+  PJRT_HEADER;
+  PJRT_TopologyDescription* topology;
+};
+
+struct PJRT_TopologyDescription_String_Args {  // of PlatformName and PlatformVersion
+  PJRT_HEADER;
+  PJRT_TopologyDescription* topology;
+  const char* text;  // -> lives as long as the topology
+  size_t text_size;  // ->
+};
+
+struct PJRT_TopologyDescription_GetDeviceDescriptions_Args {
+  PJRT_HEADER;
+  PJRT_TopologyDescription* topology;
+  PJRT_DeviceDescription* const* descriptions;  // -> live as long as the topology
+  size_t num_descriptions;                      // ->
+};
+
+struct PJRT_Compile_Args {
+  PJRT_HEADER;
+  const PJRT_TopologyDescription* topology;
+  const PJRT_Program* program;
+  const char* compile_options;
+  size_t compile_options_size;
+  PJRT_Client* client;          // may be null
+  PJRT_Executable* executable;  // -> the caller destroys it
+};
+
 // The FFI extension; the argument struct of its registration has no extension word.
 struct PJRT_FFI_Register_Handler_Args {
   size_t struct_size;

@@ -19,6 +19,7 @@ struct PJRT_Buffer;
 struct PJRT_Executable;
 struct PJRT_LoadedExecutable;
 struct PJRT_SerializedExecutable;
+struct PJRT_TopologyDescription;
 
 // absl's status codes; those that we name.
 enum PJRT_Error_Code : int {

@@ -57,6 +57,17 @@ void call_quietly(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*function)(A*),
   }
 }
 
+// StableHLO (text or bytecode) as a program to compile; it reads `mlir`, which must outlive it.
+inline Args<PJRT_Program> mlir_program(std::string_view mlir) {
+  static constexpr std::string_view kFormat = "mlir";
+  Args<PJRT_Program> program;
+  program.code = const_cast<char*>(mlir.data());  // read only; the field serves answers, too
+  program.code_size = mlir.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
+
 // Calls a function of the table by name; the name also serves the message when it is missing.
 #define PJRT_CALL(api, name, args) ::torch_tpu::pjrt::call((api), &PJRT_Api::name, (args), #name)
 

@@ -246,13 +246,8 @@ Buffer Client::from_host(const void* data, ElementType type, std::span<const int
 }
 
 std::shared_ptr<Executable> Client::compile(std::string_view mlir, std::string_view options) const {
-  static constexpr std::string_view kFormat = "mlir";
   const std::string own = options.empty() ? compile_options(device_id(0)) : "";
-  Args<PJRT_Program> program;
-  program.code = const_cast<char*>(mlir.data());  // read only; the field serves answers, too
-  program.code_size = mlir.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  const Args<PJRT_Program> program = mlir_program(mlir);
   Args<PJRT_Client_Compile_Args> args;
   args.client = client_;
   args.program = &program;

@@ -4,35 +4,6 @@ namespace torch_tpu::pjrt {
 
 namespace {
 
-// The program behind a loaded executable; the plugin hands out a new handle for each request.
-class Program {
- public:
-  Program(const PJRT_Api* api, PJRT_LoadedExecutable* loaded) : api_(api) {
-    Args<PJRT_LoadedExecutable_GetExecutable_Args> args;
-    args.loaded_executable = loaded;
-    PJRT_CALL(api_, PJRT_LoadedExecutable_GetExecutable, args);
-    program_ = args.executable;
-  }
-  Program(const Program&) = delete;
-  ~Program() {
-    Args<PJRT_Executable_Destroy_Args> args;
-    args.executable = program_;
-    call_quietly(api_, &PJRT_Api::PJRT_Executable_Destroy, args);
-  }
-  PJRT_Executable* get() const { return program_; }
-
- private:
-  const PJRT_Api* api_;
-  PJRT_Executable* program_ = nullptr;
-};
-
-int64_t bytes_of_run(const PJRT_Api* api, PJRT_Executable* program) {
-  Args<PJRT_Executable_GetCompiledMemoryStats_Args> args;
-  args.executable = program;
-  call_quietly(api, &PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args);
-  return args.outputs - args.aliased + args.temporary;
-}
-
 void destroy(const PJRT_Api* api, PJRT_LoadedExecutable* executable) noexcept {
   Args<PJRT_LoadedExecutable_Destroy_Args> args;
   args.executable = executable;
@@ -44,12 +15,9 @@ void destroy(const PJRT_Api* api, PJRT_LoadedExecutable* executable) noexcept {
 Executable::Executable(std::shared_ptr<Plugin> plugin, PJRT_LoadedExecutable* executable)
     : plugin_(std::move(plugin)), executable_(executable) {
   try {
-    const Program program(plugin_->api(), executable_);
-    Args<PJRT_Executable_NumOutputs_Args> args;
-    args.executable = program.get();
-    PJRT_CALL(plugin_->api(), PJRT_Executable_NumOutputs, args);
-    num_outputs_ = args.num_outputs;
-    run_bytes_ = bytes_of_run(plugin_->api(), program.get());
+    const CompiledProgram compiled = program();
+    num_outputs_ = compiled.num_outputs();
+    run_bytes_ = compiled.run_bytes();
   } catch (...) {
     destroy(plugin_->api(), executable_);  // no destructor runs for a constructor that threw
     throw;
@@ -78,11 +46,38 @@ void Executable::execute(std::span<PJRT_Buffer* const> arguments, PJRT_Buffer** 
   }
 }
 
-std::string Executable::serialize() const {
+// The plugin hands out a new handle for each request.
+CompiledProgram Executable::program() const {
+  Args<PJRT_LoadedExecutable_GetExecutable_Args> args;
+  args.loaded_executable = executable_;
+  PJRT_CALL(plugin_->api(), PJRT_LoadedExecutable_GetExecutable, args);
+  return {plugin_, args.executable};
+}
+
+CompiledProgram::~CompiledProgram() {
+  Args<PJRT_Executable_Destroy_Args> args;
+  args.executable = program_;
+  call_quietly(plugin_->api(), &PJRT_Api::PJRT_Executable_Destroy, args);
+}
+
+size_t CompiledProgram::num_outputs() const {
+  Args<PJRT_Executable_NumOutputs_Args> args;
+  args.executable = program_;
+  PJRT_CALL(plugin_->api(), PJRT_Executable_NumOutputs, args);
+  return args.num_outputs;
+}
+
+int64_t CompiledProgram::run_bytes() const {
+  Args<PJRT_Executable_GetCompiledMemoryStats_Args> args;
+  args.executable = program_;
+  call_quietly(plugin_->api(), &PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args);
+  return args.outputs - args.aliased + args.temporary;
+}
+
+std::string CompiledProgram::serialize() const {
   const PJRT_Api* api = plugin_->api();
-  const Program program(api, executable_);
   Args<PJRT_Executable_Serialize_Args> args;
-  args.executable = program.get();
+  args.executable = program_;
   PJRT_CALL(api, PJRT_Executable_Serialize, args);
   const auto free_bytes = args.serialized_executable_deleter;
   const std::unique_ptr<PJRT_SerializedExecutable, decltype(free_bytes)> owner(
@@ -90,16 +85,15 @@ std::string Executable::serialize() const {
   return std::string(args.serialized_bytes, args.serialized_bytes_size);
 }
 
-std::string Executable::optimized_program() const {
+std::string CompiledProgram::optimized_program() const {
   const PJRT_Api* api = plugin_->api();
   if (!has(api, &PJRT_Api::PJRT_Executable_OptimizedProgram)) {
     return "";
   }
   try {
-    const Program program(api, executable_);
     Args<PJRT_Program> code;
     Args<PJRT_Executable_OptimizedProgram_Args> args;
-    args.executable = program.get();
+    args.executable = program_;
     args.program = &code;
     PJRT_CALL(api, PJRT_Executable_OptimizedProgram, args);  // says how long it is
     std::string text(code.code_size, '\0');

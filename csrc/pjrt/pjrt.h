@@ -104,6 +104,26 @@ class Buffer {
   PJRT_Buffer* buffer_ = nullptr;
 };
 
+// A compiled program that no device has loaded.
+class CompiledProgram {
+ public:
+  CompiledProgram(std::shared_ptr<Plugin> plugin, PJRT_Executable* program)
+      : plugin_(std::move(plugin)), program_(program) {}
+  CompiledProgram(const CompiledProgram&) = delete;
+  ~CompiledProgram();
+  size_t num_outputs() const;
+  // Bytes that a run needs besides its arguments: outputs that reuse none of them, and temporary
+  // memory. 0 where the plugin doesn't say.
+  int64_t run_bytes() const;
+  std::string serialize() const;
+  // HLO text or proto as the plugin gives it; "" if it can't.
+  std::string optimized_program() const;
+
+ private:
+  std::shared_ptr<Plugin> plugin_;
+  PJRT_Executable* program_;
+};
+
 // A program loaded on one device.
 class Executable {
  public:
@@ -111,18 +131,14 @@ class Executable {
   Executable(const Executable&) = delete;
   ~Executable();
   size_t num_outputs() const { return num_outputs_; }
-  // Bytes that a run needs besides its arguments: outputs that reuse none of them, and temporary
-  // memory. 0 where the plugin doesn't say.
-  int64_t run_bytes() const { return run_bytes_; }
+  int64_t run_bytes() const { return run_bytes_; }  // CompiledProgram's
   // Runs it, asynchronously. `outputs` has room for num_outputs() owning pointers. The contents of
   // donated arguments are taken by the program; freeing every argument stays the caller's duty.
   // With `done`, it receives an event for the whole execution. This is the hot path: no allocation
   // of its own.
   void execute(std::span<PJRT_Buffer* const> arguments, PJRT_Buffer** outputs,
                Event* done = nullptr) const;
-  std::string serialize() const;
-  // HLO text or proto as the plugin gives it; "" if it can't.
-  std::string optimized_program() const;
+  CompiledProgram program() const;
 
  private:
   std::shared_ptr<Plugin> plugin_;
@@ -163,6 +179,29 @@ class Client {
   std::shared_ptr<Plugin> plugin_;
   PJRT_Client* client_ = nullptr;
   std::vector<PJRT_Device*> devices_;
+};
+
+// Devices that need not be there: what a plugin compiles for without a client.
+class Topology {
+ public:
+  // `name` is in the plugin's own words, "v5e:2x2" for libtpu. Error where it knows none such.
+  static std::shared_ptr<Topology> create(std::shared_ptr<Plugin> plugin, const std::string& name);
+  ~Topology();
+  Topology(const Topology&) = delete;
+  std::string platform_name() const;
+  std::string platform_version() const;
+  size_t device_count() const;
+  std::string device_kind() const;  // of the first one; a topology's devices are alike
+  // Compiles as Client::compile does; "" for one device.
+  std::shared_ptr<CompiledProgram> compile(std::string_view mlir,
+                                           std::string_view options = {}) const;
+
+ private:
+  Topology(std::shared_ptr<Plugin> plugin, PJRT_TopologyDescription* topology)
+      : plugin_(std::move(plugin)), topology_(topology) {}
+  std::span<PJRT_DeviceDescription* const> devices() const;
+  std::shared_ptr<Plugin> plugin_;
+  PJRT_TopologyDescription* topology_;
 };
 
 // A flag of XLA's for one program, by its name without dashes.

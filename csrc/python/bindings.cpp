@@ -197,9 +197,35 @@ void bind_diagnostics(py::module_& module) {
 void bind_programs(py::module_& module) {
   py::class_<pjrt::Executable, std::shared_ptr<pjrt::Executable>>(module, "Executable")
       .def_property_readonly("num_outputs", &pjrt::Executable::num_outputs)
-      .def("serialize", [](const pjrt::Executable& self) { return py::bytes(self.serialize()); })
+      .def("serialize",
+           [](const pjrt::Executable& self) { return py::bytes(self.program().serialize()); })
+      .def("optimized_program", [](const pjrt::Executable& self) {
+        return py::bytes(self.program().optimized_program());
+      });
+  py::class_<pjrt::CompiledProgram, std::shared_ptr<pjrt::CompiledProgram>>(module,
+                                                                            "CompiledProgram")
+      .def_property_readonly("num_outputs", &pjrt::CompiledProgram::num_outputs)
+      .def_property_readonly("run_bytes", &pjrt::CompiledProgram::run_bytes)
+      .def("serialize",
+           [](const pjrt::CompiledProgram& self) { return py::bytes(self.serialize()); })
       .def("optimized_program",
-           [](const pjrt::Executable& self) { return py::bytes(self.optimized_program()); });
+           [](const pjrt::CompiledProgram& self) { return py::bytes(self.optimized_program()); });
+  py::class_<pjrt::Topology, std::shared_ptr<pjrt::Topology>>(module, "Topology")
+      .def(py::init([](const std::string& plugin_path, const std::string& name) {
+             return pjrt::Topology::create(pjrt::Plugin::load(plugin_path), name);
+           }),
+           py::arg("plugin_path"), py::arg("name"), NoGil())
+      .def_property_readonly("platform_name", &pjrt::Topology::platform_name)
+      .def_property_readonly("platform_version", &pjrt::Topology::platform_version)
+      .def_property_readonly("device_count", &pjrt::Topology::device_count)
+      .def_property_readonly("device_kind", &pjrt::Topology::device_kind)
+      .def(
+          "compile",
+          [](const pjrt::Topology& self, const std::string& mlir,
+             const std::vector<pjrt::Flag>& flags) {
+            return self.compile(mlir, pjrt::compile_options(0, flags));
+          },
+          py::arg("mlir"), py::arg("flags") = py::tuple(), NoGil());
   module.def(
       "compile",
       [](const std::string& mlir, int ordinal, const std::vector<pjrt::Flag>& flags) {

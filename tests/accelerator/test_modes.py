@@ -5,7 +5,7 @@ import torch
 
 import torch_tpu
 from torch_tpu import _C, debug
-from torch_tpu.accelerator.modes import EagerMode, Precision
+from torch_tpu.accelerator.modes import EagerMode, Precision, environment_mode
 
 STRICT, FUSED, DEBUG = (
     EagerMode.DEFER_NEVER,
@@ -48,22 +48,34 @@ def test_mistakes():
     assert torch.tpu.eager_mode is STRICT
 
 
+VARIABLES = (
+    "TORCH_TPU_EAGER_MODE",
+    "TORCH_TPU_LAUNCH_BLOCKING",
+    "TORCH_TPU_DEFER_AND_FUSE",
+    "XLA_TPU_EAGER_FUSE_MODE",
+)
+
+
 @pytest.mark.parametrize(
-    ("mode", "variables"),
+    ("mode", "values"),
     [
-        ("debug", {"TORCH_TPU_EAGER_MODE": "debug"}),
-        ("debug", {"TORCH_TPU_LAUNCH_BLOCKING": "1"}),
-        ("debug", {"TORCH_TPU_EAGER_MODE": "DEBUG", "TORCH_TPU_DEFER_AND_FUSE": "1"}),
-        ("debug", {"TORCH_TPU_LAUNCH_BLOCKING": "1", "XLA_TPU_EAGER_FUSE_MODE": "1"}),
-        ("fused", {"TORCH_TPU_EAGER_MODE": "fused"}),
-        ("fused", {"TORCH_TPU_EAGER_MODE": "fused", "TORCH_TPU_LAUNCH_BLOCKING": "1"}),
-        ("fused", {"TORCH_TPU_DEFER_AND_FUSE": "1"}),
-        ("fused", {"XLA_TPU_EAGER_FUSE_MODE": "1"}),
-        ("strict", {"XLA_TPU_EAGER_FUSE_MODE": "0"}),
+        (DEBUG, ("debug", None, None, None)),
+        (DEBUG, (None, "1", None, None)),
+        (DEBUG, ("DEBUG", None, "1", None)),
+        (DEBUG, (None, "1", None, "1")),
+        (FUSED, ("fused", None, None, None)),
+        (FUSED, ("fused", "1", None, None)),
+        (FUSED, (None, None, "1", None)),
+        (FUSED, (None, None, None, "1")),
+        (None, (None, None, None, "0")),
     ],
 )
-def test_environment_sets_the_mode(run_python, mode, variables):
-    assert run_python(PRINT_MODE, **variables) == mode
+def test_environment_asks_for_a_mode(monkeypatch, mode, values):
+    for name, value in zip(VARIABLES, values, strict=True):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert environment_mode() is mode
 
 
 def test_fused_from_the_environment_defers_ops(run_python):
@@ -78,8 +90,8 @@ print(torch_tpu.diagnostics.counters()["executions"], x.tolist())
 
 
 def test_python_beats_the_environment(run_python):
-    code = "import torch; torch.tpu.set_eager_mode('strict'); print(torch.tpu.eager_mode.value)"
-    assert run_python(code, TORCH_TPU_EAGER_MODE="debug") == "strict"
+    code = f"{PRINT_MODE}; torch.tpu.set_eager_mode('strict'); {PRINT_MODE}"
+    assert run_python(code, TORCH_TPU_EAGER_MODE="debug") == "debug\nstrict"
 
 
 @pytest.mark.parametrize("mode", ["debug", "fused"])

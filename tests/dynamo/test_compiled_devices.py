@@ -1,7 +1,5 @@
 """torch.tpu inside compiled functions: devices, streams, events and what it tells of the device."""
 
-import sys
-
 import pytest
 import torch
 from compiling import assert_compiles, compiled, graphs, randn
@@ -170,12 +168,6 @@ def test_dynamo_has_the_devices_interface():
         assert interface.current_device() == 1
     assert interface.current_stream() == torch.tpu.current_stream()
     interface.synchronize()
-
-
-def test_importing_torch_does_not_import_dynamo(run_python):
-    code = "import sys, torch; torch.tpu.is_available(); print('torch._dynamo' in sys.modules)"
-    assert run_python(code) == "False"
-    assert "torch._dynamo" in sys.modules
 
 
 def test_dynamo_does_not_look_into_an_eager_ops_compilation():

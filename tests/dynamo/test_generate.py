@@ -4,6 +4,7 @@ import decoding
 import pytest
 import torch
 from compiling import compiled, graphs, programs_got
+from quick import quick_ones
 from torch._dynamo.utils import counters
 from twins import DEVICE
 
@@ -85,7 +86,7 @@ def _pretrained(family):
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", quick_ones(FAMILIES, "llama"))
 def test_transformers_compiles_the_step_by_itself_and_gives_the_cpus_tokens(family):
     model, prompt = _pretrained(family), decoding.prompts(3, 5)
     settings = {"max_new_tokens": 4, "do_sample": False}

@@ -1,5 +1,7 @@
 """Numbers that a function computes from its open sizes are those of the true sizes."""
 
+import math
+
 import pytest
 import torch
 from compiling import compiled, randn
@@ -24,6 +26,22 @@ def test_with_all_sizes_open(function):
     for rows in (5, 6, 9):
         x = randn(rows, 3)
         assert_same(run(x.to(DEVICE)), function(x))
+
+
+FRACTIONS = {
+    "trunc of a quotient": lambda x: x[: int(x.shape[0] / 2)] * 2,
+    "trunc of a product": lambda x: x[: int(x.shape[0] * 0.7)] * 2,
+    "ceil": lambda x: x[: math.ceil(x.shape[0] / 4)] * 2,
+    "floor of a root": lambda x: x[: math.floor(math.sqrt(x.shape[0]))] * 2,
+}
+
+
+@pytest.mark.parametrize("name", FRACTIONS)
+def test_a_part_may_be_as_long_as_a_fraction_of_an_open_size(name):
+    run = compiled(FRACTIONS[name], dynamic=True)
+    for rows in (6, 9, 14):
+        x = randn(rows)
+        assert_same(run(x.to(DEVICE)), FRACTIONS[name](x))
 
 
 def test_a_size_that_values_decide_is_compared_inside_the_graph():

@@ -44,8 +44,8 @@ def compare():
     ("script", "options"),
     [
         ("digits.py", ()),
-        ("digits.py", ("--compile",)),
-        ("char_gpt.py", SMALL_GPT),
+        pytest.param("digits.py", ("--compile",), marks=pytest.mark.slow),
+        pytest.param("char_gpt.py", SMALL_GPT, marks=pytest.mark.slow),
         ("char_gpt.py", (*SMALL_GPT, "--compile")),
     ],
     ids=("digits", "digits compiled", "char_gpt", "char_gpt compiled"),

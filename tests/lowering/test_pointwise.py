@@ -98,6 +98,14 @@ def test_constant_exponents(exponent):
     assert shadow.seen["aten.pow.Tensor_Scalar"] == 3
 
 
+@pytest.mark.parametrize("op", [torch.add, torch.sub, torch.rsub], ids=lambda op: op.__name__)
+def test_alpha_is_a_factor_of_what_is_added(op):
+    with Shadow() as shadow:
+        op(EDGES, EDGES.flip(0), alpha=2.5)
+        op(INTEGERS, 3, alpha=-2)
+    assert sum(shadow.seen.values()) >= 2
+
+
 def test_a_number_is_compared_in_the_tensor_s_dtype():
     with Shadow() as shadow:
         assert (torch.tensor([0.1], dtype=torch.bfloat16) == 0.1).all()
@@ -118,7 +126,7 @@ def test_integer_division_by_zero(function):
 
 def test_fill_zero_and_copy():
     with Shadow() as shadow:
-        x = torch.empty(2, 3)
+        x = torch.full((2, 3), 7.5)
         aten.fill.Tensor(x, torch.tensor(2))
         aten.fill.Scalar(x, 1.5)
         aten.zero(x)

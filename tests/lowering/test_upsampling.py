@@ -3,12 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from family import Outside
 from shadow import Shadow, run_samples
 from torch.testing._internal.common_methods_invocations import op_db
 
 INTERPOLATE = [op for op in op_db if op.name == "nn.functional.interpolate"]
 MODES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilinear": (2,)}
 MODES |= {"trilinear": (3,), "bicubic": (2,)}
+OTHERS = Outside("upsampling")
 
 
 def sizes(dims):
@@ -29,7 +31,7 @@ def test_samples(op):
 def test_sizes_and_scales(mode, dims):
     image = torch.randn(2, 2, *(6, 9, 7)[:dims], requires_grad=True)
     corners = (False,) if "nearest" in mode else (False, True)
-    with Shadow() as shadow:
+    with Shadow(skip=OTHERS) as shadow:
         for size in sizes(dims):
             for align_corners in corners:
                 option = {} if "nearest" in mode else {"align_corners": align_corners}

@@ -216,7 +216,15 @@ def test_common_views_take_few_ops():
 
 def test_a_full_write_does_not_read_the_base():
     base = numbered(4, 6)
+
+    def reads_base(view):
+        value = jnp.asarray(to_array(torch.zeros_like(view, memory_format=torch.contiguous_format)))
+        traced = jax.make_jaxpr(lambda x, v: views.write(x, spec_of(view), v))(
+            to_array(base), value
+        )
+        return any(traced.jaxpr.invars[0] in equation.invars for equation in traced.eqns)
+
     for view in (base, base.t(), base.view(2, 12), base.view(3, 8).t(), base.view(torch.int32)):
-        assert views.covers((4, 6), torch.float32, spec_of(view))
+        assert not reads_base(view)
     for view in (base[1:], base[:, ::2], base[0], base.diagonal()):
-        assert not views.covers((4, 6), torch.float32, spec_of(view))
+        assert reads_base(view)

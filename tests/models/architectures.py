@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
+from twins import DEVICE, assert_same, gradients, state, to, twins
 
 
 class Residual(nn.Module):
@@ -245,3 +246,25 @@ def loss_of(output):
         return F.mse_loss(output, torch.ones_like(output))
     flat = output.flatten(0, -2)
     return F.cross_entropy(flat, torch.arange(len(flat), device=flat.device) % flat.shape[-1])
+
+
+def assert_trains_as_on_the_cpu(name, steps=3, run=lambda model: model):
+    """Outputs and gradients of every step, parameters and buffers after the last agree."""
+    build, make_batch = ARCHITECTURES[name]
+    models = twins(build)
+    batch = make_batch(torch.Generator().manual_seed(1))
+    batches = batch, to(DEVICE, list(batch))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9) for model in models]
+    calls = models[0], run(models[1])
+    for _ in range(steps):
+        outputs = []
+        for call, inputs, optimizer in zip(calls, batches, optimizers, strict=True):
+            optimizer.zero_grad()
+            output = call(*inputs)
+            loss_of(output).backward()
+            outputs.append(output.detach())
+        assert_same(outputs[1], outputs[0])
+        assert_same(gradients(models[1]), gradients(models[0]))
+        for optimizer in optimizers:
+            optimizer.step()
+    assert_same(state(models[1]), state(models[0]))

@@ -7,6 +7,7 @@ from typing import Any
 from torch_tpu import _C
 from torch_tpu.accelerator import (
     amp,
+    batching,
     compiler,
     devices,
     higher_order,
@@ -93,6 +94,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "amp",
+    "batching",
     "compiler",
     "current_device",
     "current_stream",

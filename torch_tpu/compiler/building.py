@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import export, lax
+from jax._src import xla_bridge
 from jax.extend.core import jaxpr_as_fun
 
 from torch_tpu import _C
@@ -19,15 +20,16 @@ from torch_tpu.compiler import foreign, hlo, metadata
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import Traced, value_dims
 from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
+from torch_tpu.compiler.target import Device, Flags, Target, client_platform
 from torch_tpu.compiler.trace import UNFILLED, Step, Trace
 from torch_tpu.lowering import dtypes
+from torch_tpu.lowering.platforms import lowering_for
 from torch_tpu.lowering.registry import Rule
 from torch_tpu.precision import matmul_precision
 
 _PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
 
 Array = Any
-Flags = tuple[tuple[str, bool | int | float | str], ...]
 
 
 def describe(op: str) -> list[bool] | None:
@@ -68,18 +70,19 @@ def plan(node: Node, bound: int | None) -> Plan:
     )
 
 
-def compile_trace(trace: Trace) -> Program:
-    """Lower a trace to StableHLO and compile it for the device of its ordinal."""
+def compile_trace(trace: Trace, target: Target | None = None) -> Program:
+    """Lower a trace to StableHLO and compile it, for the device of its ordinal if not told else."""
+    target = target or Device(trace.ordinal)
     slots = trace.inputs()
     shapes = [jax.ShapeDtypeStruct(slot.dims, dtypes.to_jax(slot.dtype)) for slot in slots]
     counts = [_number_counts(step) for step in trace.steps]
     return compile_function(
-        lambda inputs: _run(trace, inputs),
+        lambda inputs: _run(trace, inputs, target.platform),
         shapes,
         numbers=(sum(ints for ints, _ in counts), sum(floats for _, floats in counts)),
         donated=trace.reusable(),
         precision=trace.steps[0].plan.precision,
-        ordinal=trace.ordinal,
+        target=target,
     )
 
 
@@ -90,11 +93,11 @@ def compile_function(
     numbers: tuple[int, int],
     donated: list[int],
     precision: str,
-    ordinal: int,
+    target: Target,
     flags: Flags = (),
     show: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """Lower a function of JAX arrays to StableHLO and compile it for the device of an ordinal.
+    """Lower a function of JAX arrays to StableHLO and compile it for a target.
 
     The function gets its inputs by number and, where there are any, ``numbers`` integers and
     floats as the arrays "ints" (int64) and "floats" (float64). ``flags`` are XLA's, ``show`` is
@@ -106,15 +109,15 @@ def compile_function(
     def run(*arrays: Array) -> list[Array]:
         return function(dict(zip(sources, arrays, strict=True)))
 
-    with jax_settings(precision):
+    with jax_settings(precision, target.platform):
         jitted = jax.jit(run, donate_argnums=tuple(donated), keep_unused=False)
-        exported = export.export(jitted, platforms=[_platform()])(*shapes, *named.values())
+        exported = export.export(jitted, platforms=[target.platform])(*shapes, *named.values())
     _C.count("lowerings", 1)
     module = exported.mlir_module_serialized
     if show is not None:
         show("stablehlo", str(exported.mlir_module()))
-    targets = foreign.register_targets(module)
-    executable = _C.compile(module, ordinal, flags)
+    targets = foreign.register_targets(module, target.platform)
+    executable = target.compile(module, flags)
     _C.count("compiles", 1)
     if show is not None:
         show("hlo", hlo.text(executable.optimized_program()))
@@ -128,12 +131,12 @@ def number_shapes(counts: tuple[int, int]) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: jax.ShapeDtypeStruct((count,), dtype) for name, count, dtype in kinds if count}
 
 
-def _run(trace: Trace, inputs: dict[int | str, Array]) -> list[Array]:
+def _run(trace: Trace, inputs: dict[int | str, Array], platform: str) -> list[Array]:
     """The live outputs of a trace, and the code of its checks if it has any."""
     outputs: list[Array] = []
     codes: list[tuple[Array, int]] = []
     first_int = first_float = 0
-    calls = _functions(trace)
+    calls = _functions(trace, platform)
     kept = _KeptChains(trace)
     for step in trace.steps:
         ints, floats = _number_counts(step)
@@ -192,21 +195,26 @@ def first_failure(codes: list[tuple[Array, int]]) -> Array:
     return combined
 
 
-def _functions(trace: Trace) -> dict[bytes, Callable[..., list[Array]]]:
+def _functions(trace: Trace, platform: str) -> dict[bytes, Callable[..., list[Array]]]:
     """The function of each call by key; one that comes again is traced and lowered once."""
     times = collections.Counter(step.plan.key for step in trace.steps)
     plans = {step.plan.key: step.plan for step in trace.steps}
-    functions = {key: _function(each, trace.asks_size) for key, each in plans.items()}
+    functions = {key: _function(each, trace.asks_size, platform) for key, each in plans.items()}
     return {key: jax.jit(each) if times[key] > 1 else each for key, each in functions.items()}
 
 
-def _function(made: Plan, asks_size: bool) -> Callable[..., list[Array]]:
-    if made.function is None:
-        traced = Traced(made.node, _rule_of(made.node), made.metadata, made.bound)
-        body = (lambda *inputs: [traced.size(*inputs)]) if asks_size else traced.run
-        with jax_settings(made.precision):
-            made.function = _traced_function(traced, body)
-    return made.function
+def _function(made: Plan, asks_size: bool, platform: str) -> Callable[..., list[Array]]:
+    """What a plan computes; for the client's platform it is traced once."""
+    own = platform == client_platform()
+    if own and made.function is not None:
+        return made.function
+    traced = Traced(made.node, _rule_of(made.node), made.metadata, made.bound)
+    body = (lambda *inputs: [traced.size(*inputs)]) if asks_size else traced.run
+    with jax_settings(made.precision, platform):
+        function = _traced_function(traced, body)
+    if own:
+        made.function = function
+    return function
 
 
 def _traced_function(traced: Traced, body: Callable[..., Any]) -> Callable[..., list[Array]]:
@@ -256,12 +264,28 @@ def _with_value_dims(created: Created, bound: int | None) -> Created:
 
 
 @functools.cache
-def _platform() -> str:
-    return _C.platform_name()
+def _keep_jax_on_the_host() -> None:
+    """Lowering asks JAX for its default backend, which would claim every accelerator it finds.
+
+    They are the PJRT client's. Nothing is changed where the user's script has used JAX before.
+    """
+    if xla_bridge.backends_are_initialized():
+        return
+    users = jax.config.jax_platforms
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        xla_bridge.backends()
+    finally:
+        jax.config.update("jax_platforms", users)
 
 
 @contextlib.contextmanager
-def jax_settings(precision: str) -> Iterator[None]:
-    """64-bit types and PyTorch's matmul precision, for what is traced inside."""
-    with jax.enable_x64(True), jax.default_matmul_precision(_PRECISIONS[precision]):
+def jax_settings(precision: str, platform: str | None = None) -> Iterator[None]:
+    """64-bit types, PyTorch's matmul precision and the platform, for what is traced inside."""
+    _keep_jax_on_the_host()
+    with (
+        jax.enable_x64(True),
+        jax.default_matmul_precision(_PRECISIONS[precision]),
+        lowering_for(platform or client_platform()),
+    ):
         yield

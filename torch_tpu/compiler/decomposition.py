@@ -15,14 +15,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torch_tpu.compiler.target import client_platform
 from torch_tpu.lowering import dtypes, registry
 
 Overload = torch._ops.OpOverload
 
 
 def rule_for(overload: Overload) -> registry.Rule | None:
-    """The rule of an overload: its own, its functional form's, or one made by decomposing it."""
-    return registry.find(overload) or _decomposing_rule(overload)
+    """The rule of an overload: its own, its functional form's, or one made by decomposing it.
+
+    None where the client's platform can't run what it would lower to.
+    """
+    rule = registry.find(overload) or _decomposing_rule(overload)
+    return None if rule is None or client_platform() in rule.absent_on else rule
 
 
 @functools.cache

@@ -11,12 +11,12 @@ import functools
 from torch_tpu import _C
 
 
-def register_targets(module: bytes) -> tuple[str, ...]:
+def register_targets(module: bytes, platform: str) -> tuple[str, ...]:
     """Make the custom-call targets that a serialised module names known to the plugin.
 
     Returns the families registered, for a stored executable to be loaded with ``register``.
     """
-    families = ("lapack",) if b"lapack_" in module and _C.platform_name() == "cpu" else ()
+    families = ("lapack",) if b"lapack_" in module and platform == "cpu" else ()
     register(families)
     return families
 

@@ -35,21 +35,26 @@ _SUPERLINEAR = (
 
 # Their CPU kernels look at values that stand-ins don't have.
 _READS_VALUES = (
-    "multinomial", "_assert_async", "segment_reduce", "_segment_reduce_backward", "histogram",
+    "_assert_async", "segment_reduce", "_segment_reduce_backward", "histogram",
     "_linalg_check_errors", "binomial", "_ctc_loss", "_ctc_loss_backward", "embedding_bag",
     "max_unpool2d", "max_unpool3d", "_cholesky_solve_helper", "cholesky", "lu_unpack",
-    "linalg_lu_solve", "masked_scatter",
+    "linalg_lu_solve",
 )  # fmt: skip
 
+# Their CPU kernels refuse more than what is there, where a mask is true.
+_WANTS_FALSE = ("masked_scatter", "masked_scatter_backward")
 
 # Their CPU kernels end the process where rows are no multiple of this many elements.
 _OVERRUNS = {"_weight_int8pack_mm": 16}
 
 # Their CPU kernels refuse a matrix of ones, which lacks rank.
-_WANTS_RANK = ("aten::linalg_lstsq",)
+_WANTS_RANK = ("aten::linalg_lstsq", "aten::linalg_ldl_factor_ex")
 
-# Their CPU kernels refuse to divide integers by zero.
-_DIVIDES = ("div", "remainder", "fmod", "floor_divide")
+# Their CPU kernels refuse integers of zero: as what they divide by, as pivots.
+_DIVIDES = ("div", "remainder", "fmod", "floor_divide", "ldl_solve")
+
+# What else their CPU kernels return besides the result depends on strides; rules return one form.
+_LAYOUT_BLIND = ("_embedding_bag", "_embedding_bag_forward_only")
 
 # Numbers that must be zero where a list is empty, as the CPU kernel insists.
 _ZERO_WITHOUT = {"aten::_fused_sgd_": ("momentum", "momentum_buffer_list")}
@@ -118,14 +123,21 @@ def of_shapes(node: Node, shapes: list[Any]) -> Metadata:
 def infer(node: Node) -> Metadata:
     """Run PyTorch's own answer for a call. Raises what CPU PyTorch raises for it."""
     with _quiet_dispatch():
-        name = node.overload._schema.name.split("::")[1]
+        name = _name(node)
         if name == _ATTENTION:
             _refuse_attention(node)
+            return _meta_answer(_attended(node))
+        if name in _LAYOUT_BLIND:
+            node = dataclasses.replace(node, arguments=list(map(_row_major, node.arguments)))
         if _reads_values(name) or _overruns(node, name):
             return _meta_answer(node)
         if _is_cheap(node, name):
             return _first_answer(node, "cpu", "meta")
         return _large(node)
+
+
+def _name(node: Node) -> str:
+    return node.overload._schema.name.split("::")[1]
 
 
 def _reads_values(name: str) -> bool:
@@ -221,6 +233,24 @@ def _refuse_attention(node: Node) -> None:
         attend("cpu")
 
 
+def _attended(node: Node) -> Node:
+    """The call with a query laid out as the CPU lays out what it attends to.
+
+    That is as the query where the CPU has a fused kernel, row-major where it does the plain math.
+    """
+    query, key, value, *others = node.arguments
+    if len(query.sizes) == 4 and all(each.strides[-1] == 1 for each in (query, key, value)):
+        return node
+    return dataclasses.replace(node, arguments=[_row_major(query), key, value, *others])
+
+
+def _row_major(argument: Any) -> Any:
+    if not isinstance(argument, Edge):
+        return argument
+    strides = torch._prims_common.make_contiguous_strides_for(argument.sizes)
+    return dataclasses.replace(argument, strides=tuple(strides))
+
+
 def _first_dtype(node: Node) -> torch.dtype:
     return next(iter(edges(node.arguments))).dtype
 
@@ -307,6 +337,7 @@ def _memory(node: Node, group: list[Edge], device: str) -> _Memory:
     length = max(edge.offset - start + _extent(edge) for edge in group)
     dtype = group[0].dtype
     ones = dtype.is_floating_point or dtype == torch.bool or _divides(node)
+    ones &= _name(node).rstrip("_") not in _WANTS_FALSE
     if device == "meta" or not ones:
         return _Memory(start, torch.zeros(length, dtype=dtype, device=device))
     return _Memory(start, torch.ones(length, dtype=torch.float32, device=device).to(dtype))
@@ -326,9 +357,10 @@ def _stand_in_tensor(edge: Edge, memory: _Memory) -> torch.Tensor:
 
 
 def _stand_in_number(number: Number) -> Any:
-    # Integers ascend, so that a range between two of them isn't empty.
+    # Integers ascend, so that a range between two of them isn't empty; a complex number is real,
+    # so that whatever takes some of them takes it.
     ascending = number.place + 1
-    value = {"bool": True, "int": ascending, "float": 0.5, "complex": 0.5 + 0.5j}[number.kind]
+    value = {"bool": True, "int": ascending, "float": 0.5, "complex": 0.5 + 0j}[number.kind]
     if number.dtype is None:
         return value
     if number.wrapped:
@@ -357,7 +389,8 @@ def _zero_absent(overload: torch._ops.OpOverload, arguments: list[Any]) -> None:
 def _run(node: Node, device: str) -> Metadata:
     overload = node.overload
     arguments = list(map(_stand_in(node, device), node.arguments))
-    if overload._schema.name in _WANTS_RANK and device == "cpu":
+    wants_rank = overload._schema.name in _WANTS_RANK and device == "cpu"
+    if wants_rank and arguments[0].dim() > 1:
         arguments[0].diagonal(dim1=-2, dim2=-1).add_(1)
     _zero_absent(overload, arguments)
     named = {

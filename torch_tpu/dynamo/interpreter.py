@@ -213,7 +213,8 @@ class Interpreter:
         if node.target == COPY:
             return self._copy(node, *args)
         if isinstance(node.meta, Symbolic):
-            return evaluate([node.meta.expression], self.state.symbols)[0]
+            expressions = [node.meta.expression]
+            return self._of_numbers(node, lambda: evaluate(expressions, self.state.symbols)[0])
         if node.target in operators():
             if self.state.symbols and bounded.is_dynamic(args, kwargs):
                 raise NeedsExactSizes(node, self._symbols_of(node))
@@ -221,9 +222,21 @@ class Interpreter:
         target = target_of(node.target)
         if not isinstance(target, torch._ops.OpOverload):
             function = _OF_NUMBERS.get(node.target, target)
-            return function(*tree_map(sizes.value, args), **kwargs)  # not a size: of their values
+            values = tree_map(sizes.value, args)  # the result is not a size
+            return self._of_numbers(node, lambda: function(*values, **kwargs))
         result = promised(self.by_rule(target, node, args, kwargs), node.meta)
         return self.sized(result, node.meta)
+
+    def _of_numbers(self, node: Node, function: Callable[[], Any]) -> Any:
+        """What Python computes; where it wants numbers, open sizes have to be some."""
+        try:
+            return function()
+        except TypeError:
+            values = self.state.symbols
+            symbols = frozenset(name for name in values if not isinstance(values[name], int))
+            if not symbols:
+                raise
+            raise NeedsExactSizes(node, self._symbols_of(node) & symbols or symbols) from None
 
     def sized(self, result: Any, meta: Any) -> Any:
         """A result with its open sizes declared."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from torch_tpu.dynamo.graph import Graph, Size, Symbolic, TensorMeta, names_in
 Values = tuple[int, ...]
 Buckets = Callable[[int], int]
 
-# What sympy's text of a size calls, on integers and on sizes that are known at run time.
+# What sympy's text of a size calls, on integers and on sizes that are known at run time. TypeError
+# where an expression of floats meets one of these: it has no form at a bound.
 _FUNCTIONS: dict[str, Any] = {
     "FloorDiv": lambda a, b: a // b,
     "CleanDiv": lambda a, b: a // b,
@@ -32,6 +34,16 @@ _FUNCTIONS: dict[str, Any] = {
     "Eq": lambda a, b: a == b,
     "Ne": lambda a, b: a != b,
     "Piecewise": lambda *cases: functools.reduce(_otherwise, reversed(cases), 0),
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "FloatPow": operator.pow,
+    "ToFloat": float,
+    "TruncToInt": math.trunc,
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
+    "RoundToInt": round,
+    "RoundDecimal": round,
+    **{f"OpaqueUnaryFn_{name}": getattr(math, name) for name in ("sqrt", "exp", "log", "log2")},
 }
 
 

@@ -14,6 +14,7 @@ from jax import lax
 from torch_tpu.compiler.building import compile_function, jax_settings, number_shapes
 from torch_tpu.compiler.lower import in_memory_order, round_to
 from torch_tpu.compiler.node import Program
+from torch_tpu.compiler.target import Device
 from torch_tpu.dynamo import dumps, errors
 from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
 from torch_tpu.dynamo.interpreter import GraphError, Interpreter, NeedsExactSizes, State
@@ -39,7 +40,7 @@ def compile_graph(source: GraphSource) -> Program:
         numbers=source.numbers.counts,
         donated=source.reusable(),
         precision=source.precision,
-        ordinal=source.ordinal,
+        target=Device(source.ordinal),
         flags=source.options.xla_flags,
         show=dumps.watcher(source),
     )

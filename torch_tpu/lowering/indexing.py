@@ -214,7 +214,9 @@ def _put_mixed(self, indices, values, reduce, masks):
 @lowering(aten._unsafe_masked_index.default)
 def _unsafe_masked_index(self, mask, indices, fill):
     places = _clamped_places(self, indices)
-    return jnp.where(mask, get(self, places), fill.astype(self.dtype))
+    # Where there is nothing to look at the mask is false or empty, and get has nothing to clamp to.
+    rows = self if self.size else jnp.zeros([max(size, 1) for size in self.shape], self.dtype)
+    return jnp.where(mask, get(rows, places), fill.astype(self.dtype))
 
 
 @lowering(aten._unsafe_masked_index_put_accumulate.default)
@@ -228,7 +230,7 @@ def _clamped_places(self, indices):
     return tuple(
         slice(None)
         if index is None
-        else jnp.clip(index, -size, size - 1).astype(places_dtype(size)) % size
+        else jnp.clip(index, -size, size - 1).astype(places_dtype(size)) % max(size, 1)
         for index, size in zip(indices, sizes, strict=True)
     )
 

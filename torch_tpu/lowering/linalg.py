@@ -6,7 +6,13 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering.linalg_errors import check_info, first_zero
-from torch_tpu.lowering.linalg_factorizations import adjoint, lu_factor, permutation, qr, svd
+from torch_tpu.lowering.linalg_factorizations import (
+    adjoint,
+    lu_factor,
+    permutation,
+    qr,
+    singular_vectors,
+)
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
 
@@ -168,7 +174,7 @@ def _full_rank_least_squares(A, B):
 
 def _least_squares(A, B, rcond):
     """The smallest solution, the rank and the singular values."""
-    U, S, Vh = svd(A)
+    U, S, Vh = singular_vectors(A, full_matrices=False)
     kept = S[..., :1] * jnp.asarray(rcond, S.dtype) < S
     inverse = jnp.where(kept, 1 / jnp.where(kept, S, 1), 0)
     solution = adjoint(Vh) @ (inverse[..., None] * (adjoint(U) @ B))

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
-from jax._src.tpu.linalg.svd import _svd_tpu
+from jax._src.tpu.linalg import svd as tpu_svd
 
 from torch_tpu.lowering.linalg_errors import NON_FINITE, check_info, first_zero, refuse
+from torch_tpu.lowering.platforms import platform
 from torch_tpu.lowering.registry import check, lowering
 
 aten = torch.ops.aten
@@ -169,8 +170,8 @@ def _refuse_non_finite(A, api_name):
     )
 
 
-# XLA knows the eigenvalues of a general matrix through LAPACK and cuSOLVER, not on a TPU.
-@lowering(aten.linalg_eig.default)
+# XLA knows the eigenvalues of a general matrix through LAPACK and cuSOLVER.
+@lowering(aten.linalg_eig.default, absent_on=("tpu",))
 def linalg_eig(self):
     dtype = jnp.result_type(self.dtype, jnp.complex64)
     if self.size == 0:
@@ -180,7 +181,7 @@ def linalg_eig(self):
     return values, vectors
 
 
-@lowering(aten._linalg_eigvals.default)
+@lowering(aten._linalg_eigvals.default, absent_on=("tpu",))
 def _linalg_eigvals(self):
     if self.size == 0:
         return jnp.zeros(self.shape[:-1], jnp.result_type(self.dtype, jnp.complex64))
@@ -199,23 +200,19 @@ def _empty_svd(A, full_matrices):
     return jnp.broadcast_to(U, (*batch, *U.shape)), S, jnp.broadcast_to(Vh, (*batch, *Vh.shape))
 
 
-def svd(A, full_matrices=False):
-    """U, S and Vh of matrices with elements."""
+def singular_vectors(A, full_matrices):
+    """U, S and Vh.
 
-    def polar(A):
-        # It multiplies by signs in JAX's default integer type, and libtpu has no product of int64.
-        with jax.enable_x64(False):
-            S, U, Vh = _svd_tpu(
-                A, full_matrices=full_matrices, compute_uv=True, subset_by_index=None
-            )
-        return U, S, Vh
-
-    def default(A):
+    JAX's algorithm for TPUs multiplies by signs in the default integer type, and libtpu has no
+    product of int64: there it is traced without 64-bit types.
+    """
+    if platform() != "tpu" or A.dtype != jnp.float32:
         return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
-
-    if A.dtype != jnp.float32:
-        return default(A)
-    return lax.platform_dependent(A, tpu=polar, default=default)
+    with jax.enable_x64(False):
+        S, U, Vh = tpu_svd._svd_tpu(
+            A, full_matrices=full_matrices, compute_uv=True, subset_by_index=None
+        )
+    return U, S, Vh
 
 
 @lowering(aten._linalg_svd.default)
@@ -226,5 +223,5 @@ def _linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
         U, S, Vh = _empty_svd(A, full_matrices)
         return (U, S, Vh) if compute_uv else (empty, S, empty)
     if compute_uv:
-        return svd(A, full_matrices)
+        return singular_vectors(A, full_matrices)
     return empty, lax.linalg.svd(A, compute_uv=False), empty

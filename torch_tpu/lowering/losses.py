@@ -187,6 +187,12 @@ def _rows(array):
     return jnp.atleast_2d(array)
 
 
+def _through_rows(slope, grad_output, reduction):
+    """The gradient of (N, C) scores from that of their rows' losses, and each loss's slope."""
+    grad = _spread(grad_output, slope[:, 0], reduction)
+    return slope * (grad if reduction else grad.reshape(-1, 1))
+
+
 def _multi_margin_terms(self, target, margin):
     """How far each class's score is above its target's less the margin; 0 for the target."""
     hit = _is_class(self, target)
@@ -216,8 +222,7 @@ def multi_margin_loss_backward(grad_output, self, target, p, margin, weight=None
     if weight is not None:
         slope = slope * _class_weight(weight, labels, True)[:, None]
     slope = jnp.where(hit, -jnp.sum(slope, axis=1, keepdims=True), slope)
-    grad = _spread(grad_output, labels, reduction)
-    return (slope * (grad.reshape(-1, 1) if reduction == 0 else grad)).reshape(self.shape)
+    return _through_rows(slope, grad_output, reduction).reshape(self.shape)
 
 
 def _labels(target, classes):
@@ -258,8 +263,7 @@ def multilabel_margin_loss_backward(grad_output, self, target, reduction, is_tar
     active = active.astype(scores.dtype)
     per_label = jnp.sum(active, axis=2, keepdims=True)
     slope = jnp.sum(active - jnp.where(hit, per_label, 0), axis=1) / classes
-    grad = _spread(grad_output, scores[:, 0], reduction)
-    return (slope * (grad.reshape(-1, 1) if reduction == 0 else grad)).reshape(self.shape)
+    return _through_rows(slope, grad_output, reduction).reshape(self.shape)
 
 
 @lowering(aten._euclidean_dist.default)

@@ -16,9 +16,41 @@ def count_true(mask):
     return jnp.sum(mask, dtype=places_dtype(mask.size))
 
 
+# What messages call the dtypes that hold far less than what they may be filled with.
+_NARROW = {
+    "uint8": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int",
+    "int64": "int64_t",
+    "float16": "c10::Half",
+}
+_REAL = _NARROW | {"bfloat16": "c10::BFloat16", "float32": "float", "float64": "double"}
+
+
 @lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(self, mask, value):
-    return jnp.where(mask.astype(bool), jnp.asarray(value).astype(self.dtype), self)
+    value = jnp.asarray(value)
+    # A float that is filled with too large a float gets infinity: attention's masks go unchecked.
+    name = (_REAL if jnp.iscomplexobj(value) else _NARROW).get(str(self.dtype))
+    if name is not None and value.dtype not in (self.dtype, jnp.bool_):
+        message = f"value cannot be converted to type {name} without overflow"
+        check(_fits(value, self.dtype), message, RuntimeError)
+    return jnp.where(mask.astype(bool), value.astype(self.dtype), self)
+
+
+def _fits(value, dtype):
+    """Whether a dtype holds a number, its fraction aside."""
+    if jnp.iscomplexobj(value):
+        return (value.imag == 0) & _fits(value.real, dtype)
+    if jnp.issubdtype(dtype, jnp.floating):
+        return ~jnp.isfinite(value) | (jnp.abs(value) <= jnp.finfo(dtype).max)
+    limits = jnp.iinfo(dtype)
+    if jnp.issubdtype(value.dtype, jnp.integer):
+        lowest = limits.min if limits.min else -limits.max  # negative integers wrap around
+        return (value >= lowest) & (value <= limits.max)
+    value = value.astype(jnp.float64)
+    return (value >= limits.min) & (value <= limits.max)
 
 
 def _order(mask):

@@ -1,5 +1,7 @@
 """Matrix products, plain, accumulating and quantised."""
 
+import math
+
 import jax.numpy as jnp
 import torch
 from jax import lax
@@ -139,9 +141,12 @@ def vdot(self, other):
 
 @lowering(aten._trilinear.default)
 def _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1):
-    rank = i1.ndim + len(expand1)
+    rank, given = i1.ndim + len(expand1), ((i1, expand1), (i2, expand2), (i3, expand3))
+    if not jnp.issubdtype(i1.dtype, jnp.inexact):  # see contract: not every platform has a product
+        widened = [jnp.expand_dims(operand, tuple(expand)) for operand, expand in given]
+        return jnp.sum(math.prod(widened), axis=tuple(sumdim), dtype=i1.dtype)
     operands = []
-    for operand, expand in ((i1, expand1), (i2, expand2), (i3, expand3)):
+    for operand, expand in given:
         operands += [cast(operand, _opmath(operand)), [d for d in range(rank) if d not in expand]]
     # Dims that every operand expands have size one.
     shared = set(expand1) & set(expand2) & set(expand3)

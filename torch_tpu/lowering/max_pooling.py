@@ -192,7 +192,7 @@ def _fractional_max_pool(dims):
 
         def take(array, fill, dim, place):
             at = (starts[dim] + place).reshape(
-                *starts[dim].shape[:2], *(-1 if axis == dim else 1 for axis in range(dims))
+                *starts[dim].shape[:2], *(counts[dim] if axis == dim else 1 for axis in range(dims))
             )
             return jnp.take_along_axis(array, at, axis=2 + dim)
 

@@ -17,7 +17,7 @@ def _is_integer(x):
 def _promote_divisor(self, other):
     """Both operands promoted; where they are integers, a divisor of zero is an error."""
     self, other = promote(self, other)
-    if _is_integer(other):
+    if _is_integer(other) and self.size:  # nothing may be divided by zero
         check(other != 0, "ZeroDivisionError", RuntimeError)
     return self, other
 

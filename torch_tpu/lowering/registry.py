@@ -48,7 +48,8 @@ class Rule:
     the dimension where the promised shape has the length. A rule whose length depends on values
     for some arguments only gives None from ``size`` for the others and gets ``size=None``.
     ``layout_of`` names a tensor argument whose contiguity PyTorch's results or the best form depend
-    on; the rule takes it as the keyword ``contiguous``.
+    on; the rule takes it as the keyword ``contiguous``. ``absent_on`` names platforms that XLA has
+    no such op for: there the op runs on the CPU.
     """
 
     function: Callable[..., Any]
@@ -57,6 +58,7 @@ class Rule:
     writes: tuple[str, ...] = ()
     size: Callable[..., Any] | None = None
     layout_of: str | None = None
+    absent_on: tuple[str, ...] = ()
 
     def takes_at_runtime(self, argument: torch.Argument) -> bool:
         """Whether a number for this argument is an input of the program, not part of its key."""
@@ -76,11 +78,13 @@ def lowering(
     writes: tuple[str, ...] = (),
     size: Callable[..., Any] | None = None,
     layout_of: str | None = None,
+    absent_on: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the rule of one or more overloads (functional ones), or of names."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        rule = Rule(function, frozenset(static), frozenset(runtime), writes, size, layout_of)
+        named = frozenset(static), frozenset(runtime)
+        rule = Rule(function, *named, writes, size, layout_of, absent_on)
         for overload in overloads:
             if overload in _RULES:
                 raise ValueError(f"{overload} has a lowering already")

@@ -71,10 +71,15 @@ def _log_sums_in_turn(terms, axis):
     return jnp.moveaxis(jnp.concatenate([terms[:1], totals]), 0, axis)
 
 
+def _log_sums(terms, axis):
+    """As lax.cumlogsumexp, whose form on TPUs, a reduction of windows, libtpu aborts over."""
+    return lax.associative_scan(jnp.logaddexp, terms, axis=axis)
+
+
 @lowering(aten._logcumsumexp.default, aten.logcumsumexp.default)
 def logcumsumexp(self, dim):
     self = reductions.to_opmath(self)
-    scan = _log_sums_in_turn if jnp.iscomplexobj(self) else lax.cumlogsumexp
+    scan = _log_sums_in_turn if jnp.iscomplexobj(self) else _log_sums
     return _along(scan, self, dim)
 
 

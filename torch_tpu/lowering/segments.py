@@ -9,10 +9,14 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import reductions
-from torch_tpu.lowering.registry import lowering
+from torch_tpu.lowering.registry import check, lowering
 
 aten = torch.ops.aten
 
+_SUM_OF_LENGTHS = (
+    "segment_reduce(): Expected all rows of lengths along axis to sum to "
+    "data.size(lengths.dim()-1) when !unsafe."
+)
 _EMPTY = {"sum": 0.0, "mean": 0.0, "max": -np.inf, "min": np.inf, "prod": 1.0}
 
 
@@ -60,6 +64,9 @@ def _reduce_row(data, offsets, *, reduce, initial):
 def segment_reduce(
     data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None
 ):
+    if lengths is not None and not unsafe:
+        check(lengths >= 0, "lengths contains negative value!", RuntimeError)
+        check(jnp.sum(lengths, -1) == data.shape[axis], _SUM_OF_LENGTHS, RuntimeError)
     data = reductions.to_opmath(data)
     row = functools.partial(_reduce_row, reduce=reduce, initial=initial)
     return _batched(row, axis)(data, _offsets(lengths, offsets))

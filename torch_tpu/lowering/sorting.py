@@ -1,6 +1,7 @@
 """Sorting, the k largest, and searches in sorted sequences."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -96,10 +97,9 @@ def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=No
     sequence, values = promote(sorted_sequence, self)
     search = functools.partial(places, right=right or side == "right")
     if sequence.ndim > 1:
-        rows = jax.vmap(search)(
-            sequence.reshape(-1, sequence.shape[-1]), values.reshape(-1, values.shape[-1])
-        )
-        return rows.reshape(values.shape)
+        count = math.prod(sequence.shape[:-1])
+        rows = [each.reshape(count, each.shape[-1]) for each in (sequence, values)]
+        return jax.vmap(search)(*rows).reshape(values.shape)
     return search(sequence, values)
 
 

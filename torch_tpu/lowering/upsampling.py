@@ -212,11 +212,14 @@ for _name, _taps in _INTERPOLATIONS.items():
 
 
 def _nearest_places(in_size, out_size, scale):
+    """As below, but for sizes that are equal or doubled, where PyTorch forgets the scale."""
+    if out_size in (in_size, 2 * in_size):
+        return np.arange(out_size) * in_size // max(out_size, 1)
+    return _scaled_nearest_places(in_size, out_size, scale)
+
+
+def _scaled_nearest_places(in_size, out_size, scale):
     """floor(output * scale), in the float32 that decides ties in PyTorch."""
-    if in_size == out_size:
-        return np.arange(out_size)
-    if out_size == 2 * in_size:
-        return np.arange(out_size) // 2
     step = np.float32(_scale(in_size, out_size, scale))
     if scale is None or scale <= 0:
         step = np.float32(in_size) / np.float32(out_size)
@@ -251,10 +254,10 @@ def _select(self, output_size, places_of, scales):
     return self
 
 
-def _register_nearest(name, backward_name, places_of):
+def _register_nearest(name, backward_name, places_of, forward_places_of):
     @lowering(getattr(aten, name).default, static=_SCALES)
     def forward(self, output_size, *scales):
-        return _select(self, output_size, places_of, scales)
+        return _select(self, output_size, forward_places_of, scales)
 
     @lowering(getattr(aten, backward_name).default, static=_SCALES)
     def backward(grad_output, output_size, input_size, *scales):
@@ -266,8 +269,9 @@ def _register_nearest(name, backward_name, places_of):
 
 
 for _dims in (1, 2, 3):
-    for _name, _places in (
-        (f"upsample_nearest{_dims}d", _nearest_places),
-        (f"_upsample_nearest_exact{_dims}d", _nearest_exact_places),
+    _forward_places = _nearest_places if _dims == 2 else _scaled_nearest_places
+    for _name, *_places in (
+        (f"upsample_nearest{_dims}d", _nearest_places, _forward_places),
+        (f"_upsample_nearest_exact{_dims}d", _nearest_exact_places, _nearest_exact_places),
     ):
-        _register_nearest(_name, _name + "_backward", _places)
+        _register_nearest(_name, _name + "_backward", *_places)

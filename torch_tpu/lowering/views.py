@@ -63,13 +63,6 @@ def write(base: Any, spec: ViewSpec, value: Any) -> Any:
     return value
 
 
-def covers(dims: Dims, dtype: torch.dtype, spec: ViewSpec) -> bool:
-    """Whether a write through the view replaces every element, so the old value is dead."""
-    if 0 in spec.sizes:
-        return 0 in dims
-    return not any(stage.keeps_rest for stage in _stages(tuple(dims), dtype, _geometry(spec)))
-
-
 def _mathematical_bits(array: Any, spec: ViewSpec) -> Any:
     """The conjugate and negative bits applied; each is its own inverse."""
     if spec.conj:

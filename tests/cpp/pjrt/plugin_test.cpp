@@ -201,10 +201,10 @@ void test_buffers(const Client& client) {
 
 void test_execute(const Client& client) {
   const auto add = client.compile(kAdd);
-  CHECK(add->num_outputs() == 1 && !add->optimized_program().empty());
+  CHECK(add->num_outputs() == 1 && !add->program().optimized_program().empty());
   const Buffer a = upload(client, {1, 2, 3, 4}, {4});
   CHECK((download(run(client, *add, {&a, &a})[0]) == Floats{2, 4, 6, 8}));
-  const auto again = client.deserialize(add->serialize());
+  const auto again = client.deserialize(add->program().serialize());
   CHECK((download(run(client, *again, {&a, &a})[0]) == Floats{2, 4, 6, 8}));
 
   const auto none = client.compile("func.func @main() { return }");
@@ -225,7 +225,7 @@ func.func @main(%b: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = "{0
   CHECK((download(run(client, *columns, {&b})[0]) == Floats{1, 2, 3, 4, 5, 6}));
 
   const auto donate = client.compile(kDonate);
-  const auto restored = client.deserialize(donate->serialize());
+  const auto restored = client.deserialize(donate->program().serialize());
   for (const auto& program : {donate, restored}) {
     const Buffer given = upload(client, {1, 1, 1, 1}, {4});
     CHECK((download(run(client, *program, {&given, &a})[0]) == Floats{2, 3, 4, 5}));
@@ -248,7 +248,7 @@ func.func @main(%b: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = "{0
 void test_devices(const Client& client) {
   for (int ordinal = 0; ordinal < 4; ++ordinal) {
     const auto add = client.compile(kAdd, compile_options(ordinal));
-    const auto loaded = client.deserialize(add->serialize());
+    const auto loaded = client.deserialize(add->program().serialize());
     const Buffer here = upload(client, {1, 2, 3, 4}, {4}, ordinal);
     const Buffer elsewhere = upload(client, {1, 2, 3, 4}, {4}, (ordinal + 1) % 4);
     CHECK(here.device() == client.device(ordinal));
