@@ -47,6 +47,9 @@ def empty_cache() -> None: ...
 def default_generator(ordinal: int) -> torch.Generator: ...
 
 # -- modes and fusion --------------------------------------------------------------------------
+def matmul_precision() -> int:
+    """0 highest, 1 high, 2 medium: of float32 products, by whichever of PyTorch's settings."""
+
 def eager_mode() -> int:
     """0 strict, 1 fused, 2 debug; of the process."""
 

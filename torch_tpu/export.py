@@ -33,6 +33,7 @@ from torch_tpu.dynamo.graph import Graph, Reader, Ref, Symbolic, TensorMeta
 from torch_tpu.dynamo.interpreter import State
 from torch_tpu.dynamo.symbolic import SymbolicInterpreter
 from torch_tpu.lowering import dtypes, registry
+from torch_tpu.precision import matmul_precision
 
 Array = Any
 
@@ -91,7 +92,7 @@ def stablehlo(
     lowered = _Lowered(_decomposed(exported_program), weights)
     names = list(platforms or [_C.platform_name()])
     alone = names[0] if len(names) == 1 else None
-    with jax_settings(torch.get_float32_matmul_precision(), alone):
+    with jax_settings(matmul_precision(), alone):
         lowered.draws = lowered.draws and lowered.needs_seed()
         exported = jax_export.export(jax.jit(lowered.call), platforms=names)(*lowered.arguments())
     return StableHLO(exported, lowered.input_names, lowered.output_names)

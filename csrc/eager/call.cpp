@@ -1,6 +1,5 @@
 #include "eager/call.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -9,6 +8,7 @@
 
 #include "device/device.h"
 #include "device/storage.h"
+#include "eager/precision.h"
 
 namespace torch_tpu {
 
@@ -77,7 +77,7 @@ Call::Call(const Op& op, torch::jit::Stack& stack)
   find_device();
   key.add(ordinal);
   key.add(c10::get_default_dtype_as_scalartype());
-  key.add(at::globalContext().float32MatmulPrecision());
+  key.add(matmul_precision());
   for (size_t i = 0; i < op.arguments.size(); ++i) add(stack[first + i], op.arguments[i]);
   clock.finish(Stage::kKey);
 }

@@ -1,11 +1,10 @@
 #include "eager/graph.h"
 
-#include <ATen/Context.h>
-
 #include "device/counters.h"
 #include "device/device.h"
 #include "device/gil.h"
 #include "device/storage.h"
+#include "eager/precision.h"
 
 namespace torch_tpu {
 
@@ -95,7 +94,7 @@ GraphCall::GraphCall(std::span<const GraphInput> inputs, Ordinal ordinal,
                      std::vector<int64_t> bounds)
     : ordinal(ordinal), bounds(std::move(bounds)), inputs_(inputs) {
   bound_.reserve(inputs.size());
-  key.add(at::globalContext().float32MatmulPrecision());
+  key.add(matmul_precision());
   key.add_ints(this->bounds);
 }
 

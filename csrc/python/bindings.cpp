@@ -10,6 +10,7 @@
 #include "device/value.h"
 #include "eager/explain.h"
 #include "eager/fusion.h"
+#include "eager/precision.h"
 #include "eager/recorder.h"
 #include "python/compiler.h"
 #include "python/errors.h"
@@ -134,6 +135,7 @@ py::list take_flush_reports() {
 }
 
 void bind_diagnostics(py::module_& module) {
+  module.def("matmul_precision", [] { return static_cast<int>(matmul_precision()); });
   module.def("eager_mode", [] { return static_cast<int>(eager_mode()); });
   module.def(
       "set_eager_mode", [](int mode) { set_eager_mode(static_cast<EagerMode>(mode)); }, NoGil());

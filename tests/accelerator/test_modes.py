@@ -136,6 +136,38 @@ def test_another_precision_is_another_program_and_the_first_one_is_kept(way):
     assert min(made[:3]) > 0 and made[3:] == [0, 0, 0]
 
 
+FLAGS = {
+    "pass": "highest",
+    "torch.backends.fp32_precision = 'tf32'": "high",
+    "torch.backends.fp32_precision = 'bf16'": "default",
+    "torch.backends.fp32_precision = 'ieee'": "highest",
+    "torch.backends.cuda.matmul.fp32_precision = 'tf32'": "high",
+    "torch.backends.cuda.matmul.allow_tf32 = True": "high",
+    "torch.backends.cudnn.allow_tf32 = True": "highest",
+    "torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = True": "highest",
+    "torch.set_float32_matmul_precision('medium')": "default",
+    "torch.set_float32_matmul_precision('high'); torch.backends.cuda.matmul.allow_tf32 = False":
+        "highest",
+    "torch.backends.fp32_precision = 'tf32'; torch.set_float32_matmul_precision('highest')":
+        "highest",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_flags_that_are_known_from_cuda_mean_this_device(flags, run_python):
+    """Some mix PyTorch's older and newer settings, which its own getter refuses to look at."""
+    code = f"""
+import warnings
+warnings.simplefilter("ignore")
+import torch
+{flags}
+x = torch.ones(2, 2, device="tpu")
+print((x @ x).sum().item(), torch.compile(torch.mm)(x, x).sum().item())
+print(torch.tpu.precision.get().value)
+"""
+    assert run_python(code, quiet=False).split() == ["8.0", "8.0", FLAGS[flags]]
+
+
 def test_debug_switches():
     with debug.nan_checks():
         assert debug.nan_checks.get()

@@ -9,6 +9,7 @@ import torch
 
 from torch_tpu import _C, environment
 from torch_tpu.accelerator import fusion
+from torch_tpu.precision import matmul_precision
 from torch_tpu.setting import Setting
 
 Word = TypeVar("Word", bound="_Word")
@@ -99,7 +100,7 @@ class precision(_WordSetting):
 
     @staticmethod
     def get() -> Precision:
-        current = torch.get_float32_matmul_precision()
+        current = matmul_precision()
         return next(each for each, word in _TORCH_PRECISION.items() if word == current)
 
     @staticmethod

@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import torch
 from jax import export, lax
 from jax._src import xla_bridge
 from jax.extend.core import jaxpr_as_fun
@@ -26,6 +25,7 @@ from torch_tpu.compiler.trace import UNFILLED, Step, Trace
 from torch_tpu.lowering import dtypes
 from torch_tpu.lowering.platforms import lowering_for
 from torch_tpu.lowering.registry import Rule
+from torch_tpu.precision import matmul_precision
 
 _PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
 
@@ -44,7 +44,7 @@ def describe(op: str) -> list[bool] | None:
 def plan(node: Node, bound: int | None) -> Plan:
     """What a call does; its rule is traced, nothing is compiled."""
     rule = _rule_of(node)
-    precision = torch.get_float32_matmul_precision()
+    precision = matmul_precision()
     with jax_settings(precision):
         if metadata.is_known(node.overload):
             inferred = metadata.infer(node)

@@ -26,6 +26,7 @@ from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options, compiling
 from torch_tpu.dynamo.saved_states import describe_states
+from torch_tpu.precision import matmul_precision
 
 device_interface.register()
 
@@ -74,7 +75,7 @@ def cached_graphs(options: Options) -> Iterator[None]:
     Where PyTorch's cache is on and ours is; graphs that it refuses are traced anew.
     """
     tag = torch.compiler.config.cache_key_tag
-    precision = torch.get_float32_matmul_precision()
+    precision = matmul_precision()
     ordinal = torch.tpu.current_device()  # where a graph without inputs makes its tensors
     facts = (tag, store.namespace(), options.key(), precision, ordinal, _known_ranges())
     with (

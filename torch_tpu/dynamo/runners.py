@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from torch_tpu import _C
 from torch_tpu.dynamo import program
 from torch_tpu.dynamo.graph import Graph, Ref, names_in, resolved
@@ -16,6 +14,7 @@ from torch_tpu.dynamo.program import Binding, GraphProgram, GraphSource
 from torch_tpu.dynamo.returns import Argument, Call, New, Return, View
 from torch_tpu.dynamo.signature import Signature, signature_of
 from torch_tpu.dynamo.stages import HostStage, ProgramStage, last_reads
+from torch_tpu.precision import matmul_precision
 
 
 class GraphRunner:
@@ -54,7 +53,7 @@ class GraphRunner:
                 self._sizes.exact if self._sizes else frozenset(),
                 self.options,
                 self.ordinal,
-                self.options.matmul_precision or torch.get_float32_matmul_precision(),
+                self.options.matmul_precision or matmul_precision(),
                 self.name,
             )
         )
