@@ -88,7 +88,7 @@ class ArgumentWriter {
     if (value.isComplexDouble()) {
       if (argument.runtime) return floating("complex");
       auto number = value.toComplexDouble();
-      return py::cast(std::complex<double>(number.real(), number.imag()));
+      return py::reinterpret_steal<py::object>(PyComplex_FromDoubles(number.real(), number.imag()));
     }
     if (value.isString()) return py::str(value.toStringRef());
     if (value.isList()) {

@@ -31,7 +31,6 @@ NO_INDEX = "a program tells which check failed, not the index that failed it"
 CPU_READS_STRIDES = "the CPU kernel reads past the strides of weight and bias"
 CPU_MEDIAN = "the CPU's own median of an expanded input is wrong"
 NO_FACTOR = "what a factorization that fails leaves is not defined"
-COMPLEX_EXPONENT = "a complex number that is part of a program's key is lost on the way to its rule"
 CPU_NAN = "the CPU's own result is NaN"
 
 ANSWER = "its answer, which values decide, is a Python bool"
@@ -127,7 +126,6 @@ TABLE = [
     Known(READS_VARIANCE, "nn.GaussianNLLLoss", "modules", modes="compiled"),
     Known(NO_SPARSE, "SparseAdam", "optimizers"),
     # ---- lists of tensors, and Python references
-    Known(COMPLEX_EXPONENT, "_foreach_pow", "foreach", "strict", "complex64", "functional"),
     Known(NO_HALF_COMPLEX, "_refs._conversions.chalf", "references"),
 ]
 
