@@ -38,7 +38,7 @@ demo: build
 	$(BIN)/python examples/char_gpt.py
 
 test: build
-	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile -m 'not slow' tests --ignore=tests/conformance $(ARGS)
+	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile -m 'not slow' tests $(ARGS)
 
 # PyTorch's own databases, every result in docs/conformance.json; ARGS='--names add' runs some.
 conformance: build

@@ -158,11 +158,17 @@ void bind_graphs(py::module_& module) {
                     py::function>())
       .def("__call__", &PythonGraph::call, py::arg("arguments"), py::arg("symbols") = py::tuple(),
            py::arg("bounds") = py::tuple(), py::arg("sizes") = py::tuple());
-  module.def("value_dims", [](const at::Tensor& tensor) -> py::object {
+  // Another device's storages have no cell to look into.
+  auto refuse_others = [](const at::Tensor& tensor) {
+    TORCH_CHECK(tensor.is_privateuseone(), "expected a tensor on tpu, it is on ", tensor.device());
+  };
+  module.def("value_dims", [refuse_others](const at::Tensor& tensor) -> py::object {
+    refuse_others(tensor);
     const ValuePtr value = cell_of(tensor).load();
     return value ? py::object(tuple_of(value->dims())) : py::none();
   });
-  module.def("store_value", [](const at::Tensor& tensor, const at::Tensor& host) {
+  module.def("store_value", [refuse_others](const at::Tensor& tensor, const at::Tensor& host) {
+    refuse_others(tensor);
     cell_of(tensor).store(from_host(host, tensor.device().index()));
   });
 }

@@ -81,9 +81,10 @@ def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> tor
     """The tensor, or one like it, packed at the front of a value of these dims.
 
     A program's own results are so already. Others go through the host, as no program of their own
-    size should be needed; a tensor that has its storage for itself keeps the longer value.
+    size should be needed; a tensor that has its storage for itself keeps the longer value. One that
+    a part on the host made enters the device here.
     """
-    is_packed = _is_packed(tensor, padding)
+    is_packed = not tensor.is_cpu and _is_packed(tensor, padding)
     if is_packed and tensor.storage_offset() == 0 and _C.value_dims(tensor) == dims:
         return tensor
     host = tensor.detach().cpu().permute(padding.order).contiguous()
@@ -91,7 +92,8 @@ def padded(tensor: torch.Tensor, padding: Padding, dims: tuple[int, ...]) -> tor
     longer.view(-1)[: host.numel()] = host.view(-1)
     if not is_packed or tensor.numel() * tensor.itemsize != tensor.untyped_storage().nbytes():
         back = [padding.order.index(dim) for dim in range(tensor.dim())]
-        tensor = torch.empty(host.shape, dtype=host.dtype, device=tensor.device).permute(back)
+        device = "tpu" if tensor.is_cpu else tensor.device
+        tensor = torch.empty(host.shape, dtype=host.dtype, device=device).permute(back)
     _C.store_value(tensor, longer)
     return tensor
 
