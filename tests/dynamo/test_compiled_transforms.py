@@ -12,7 +12,11 @@ from twins import DEVICE, assert_same, to, twins
 X, W = randn(3, 4), randn(4, 2, seed=2)
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
+# It traces its function itself, which Dynamo refuses under every backend.
+UNTRACEABLE = "linearize"
+
+
+@pytest.mark.parametrize("name", [name for name in TRANSFORMS if name != UNTRACEABLE])
 def test_transforms_inside(name):
     assert_compiles(TRANSFORMS[name], X, W, calls=1)
 
