@@ -62,10 +62,11 @@ class _Batch:
 
     def bias_gradient(self, grad: Tensor | None, shape: torch.Size | None) -> Tensor | None:
         """The gradient, summed to a bias of this shape."""
-        if grad is None or shape is None:
+        parted = self.parted(grad)
+        if parted is None or shape is None:
             return None
         like = self._padded(torch.empty((self.size, *shape), device="meta"))
-        return self.parted(grad).sum_to_size(like.shape).reshape(self.size, *shape)
+        return parted.sum_to_size(like.shape).reshape(self.size, *shape)
 
     def _padded(self, bias: Tensor) -> Tensor:
         """With sizes of 1 after the first, until as many dims follow it as a call's query has."""
