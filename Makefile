@@ -50,6 +50,7 @@ conformance: build
 # Compiles a program of every rule for TPUs; none needs to be there.
 conformance-tpu: build
 	$(BIN)/python -m pip install --quiet -e '.[tpu]' --no-build-isolation
+	$(if $(ARGS),,rm -f docs/conformance-tpu.json)
 	$(BIN)/python tests/conformance/tpu_run.py --json docs/conformance-tpu.json \
 	  --page docs/conformance-tpu.md $(ARGS)
 

@@ -115,8 +115,6 @@ class CompiledProgram:
 class Topology:
     """Devices that need not be there, by the plugin's own name for them."""
 
-    platform_name: str
-    platform_version: str
     device_count: int
     device_kind: str
     def __init__(self, plugin_path: str, name: str) -> None: ...

@@ -91,8 +91,7 @@ def stablehlo(
     """
     lowered = _Lowered(_decomposed(exported_program), weights)
     names = list(platforms or [_C.platform_name()])
-    alone = names[0] if len(names) == 1 else None
-    with jax_settings(matmul_precision(), alone):
+    with jax_settings(matmul_precision(), names):
         lowered.draws = lowered.draws and lowered.needs_seed()
         exported = jax_export.export(jax.jit(lowered.call), platforms=names)(*lowered.arguments())
     return StableHLO(exported, lowered.input_names, lowered.output_names)

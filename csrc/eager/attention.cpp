@@ -8,17 +8,17 @@ namespace torch_tpu {
 
 namespace {
 
-// Whether the batches fit as they are, and the heads too or by the rules of grouped queries. Sizes
-// that torch.compile left open are compared as such, which doesn't fix them.
+// Whether there are batches and heads, the batches fit as they are, and the heads too or by the
+// rules of grouped queries. Sizes that torch.compile left open are compared as such, which doesn't
+// fix them.
 bool is_plain(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
               bool enable_gqa) {
-  const int64_t dim = query.dim();
-  if ((dim != 3 && dim != 4) || key.dim() != dim || value.dim() != dim) return false;
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   auto same = [&](int64_t place) {
     return TORCH_GUARD_OR_FALSE(key.sym_size(place).sym_eq(query.sym_size(place))) &&
            TORCH_GUARD_OR_FALSE(value.sym_size(place).sym_eq(query.sym_size(place)));
   };
-  return same(0) && (dim == 3 || enable_gqa || same(1));
+  return same(0) && (enable_gqa || same(1));
 }
 
 // The fused op is one program; its rule covers every mask, scale and head count. What broadcasts,

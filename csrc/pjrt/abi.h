@@ -109,8 +109,8 @@ struct PJRT_Api {
 
   PJRT_FN(PJRT_TopologyDescription_Create);
   PJRT_FN(PJRT_TopologyDescription_Destroy);
-  PJRT_Error* (*PJRT_TopologyDescription_PlatformName)(PJRT_TopologyDescription_String_Args*);
-  PJRT_Error* (*PJRT_TopologyDescription_PlatformVersion)(PJRT_TopologyDescription_String_Args*);
+  void* PJRT_TopologyDescription_PlatformName;
+  void* PJRT_TopologyDescription_PlatformVersion;
   PJRT_FN(PJRT_TopologyDescription_GetDeviceDescriptions);
   void* PJRT_TopologyDescription_Serialize;
   void* PJRT_TopologyDescription_Attributes;

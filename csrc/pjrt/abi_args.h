@@ -402,13 +402,6 @@ struct PJRT_TopologyDescription_Destroy_Args {
   PJRT_TopologyDescription* topology;
 };
 
-struct PJRT_TopologyDescription_String_Args {  // of PlatformName and PlatformVersion
-  PJRT_HEADER;
-  PJRT_TopologyDescription* topology;
-  const char* text;  // -> lives as long as the topology
-  size_t text_size;  // ->
-};
-
 struct PJRT_TopologyDescription_GetDeviceDescriptions_Args {
   PJRT_HEADER;
   PJRT_TopologyDescription* topology;

@@ -188,8 +188,6 @@ class Topology {
   static std::shared_ptr<Topology> create(std::shared_ptr<Plugin> plugin, const std::string& name);
   ~Topology();
   Topology(const Topology&) = delete;
-  std::string platform_name() const;
-  std::string platform_version() const;
   size_t device_count() const;
   std::string device_kind() const;  // of the first one; a topology's devices are alike
   // Compiles as Client::compile does; "" for one device.

@@ -21,20 +21,6 @@ Topology::~Topology() {
   call_quietly(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_Destroy, args);
 }
 
-std::string Topology::platform_name() const {
-  Args<PJRT_TopologyDescription_String_Args> args;
-  args.topology = topology_;
-  PJRT_CALL(plugin_->api(), PJRT_TopologyDescription_PlatformName, args);
-  return std::string(args.text, args.text_size);
-}
-
-std::string Topology::platform_version() const {
-  Args<PJRT_TopologyDescription_String_Args> args;
-  args.topology = topology_;
-  PJRT_CALL(plugin_->api(), PJRT_TopologyDescription_PlatformVersion, args);
-  return std::string(args.text, args.text_size);
-}
-
 std::span<PJRT_DeviceDescription* const> Topology::devices() const {
   Args<PJRT_TopologyDescription_GetDeviceDescriptions_Args> args;
   args.topology = topology_;

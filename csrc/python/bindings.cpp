@@ -215,8 +215,6 @@ void bind_programs(py::module_& module) {
              return pjrt::Topology::create(pjrt::Plugin::load(plugin_path), name);
            }),
            py::arg("plugin_path"), py::arg("name"), NoGil())
-      .def_property_readonly("platform_name", &pjrt::Topology::platform_name)
-      .def_property_readonly("platform_version", &pjrt::Topology::platform_version)
       .def_property_readonly("device_count", &pjrt::Topology::device_count)
       .def_property_readonly("device_kind", &pjrt::Topology::device_kind)
       .def(

@@ -15,7 +15,6 @@ NO_HALF_COMPLEX = "XLA has no complex type of half precision"
 NO_SPARSE = "no sparse layouts on tpu"
 TIES = "which of equal elements comes first is not defined"
 KEEPS_OUT = "an out= with as many elements keeps its shape on the CPU, other than its result's"
-NO_SECOND_DERIVATIVE = "fused attention has none; the CPU fuses no attention of 3 dims"
 ROUNDED_RANK = "rounding decides how far a matrix of equal rows lacks rank"
 REPEATED_PIVOTS = "pivots that repeat along a stride of 0 are no factorization's"
 UNWRITTEN_MEAN = "the CPU kernel leaves the mean of an empty batch unwritten"
@@ -98,7 +97,6 @@ TABLE = [
     Known(META_WORDS, "masked_select nonzero", forms="out"),
     Known(PRINTS, "_batch_norm_with_update", forms="out"),
     Known(CPU_IGNORES_STRIDES, "narrow_copy nn.functional.avg_pool3d", forms="out"),
-    Known(NO_SECOND_DERIVATIVE, "nn.functional.scaled_dot_product_attention", forms="gradgrad"),
     Known(BEHIND_EMPTY, "_unsafe_masked_index", forms="empty"),
     Known(LOSES_CHANNELS, "nn.functional.conv3d", forms="empty"),
     Known(

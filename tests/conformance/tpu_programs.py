@@ -10,31 +10,21 @@ from typing import Any
 from unittest import mock
 
 import torch
-from databases import ModuleCase, OptimizerCase
-from op_samples import Case, name_of, supported
-from torch.testing._internal.common_methods_invocations import (
-    foreach_binary_op_db,
-    foreach_other_op_db,
-    foreach_pointwise_op_db,
-    foreach_reduce_op_db,
-    foreach_unary_op_db,
-    op_db,
-)
-from torch.testing._internal.common_modules import module_db
-from torch.testing._internal.common_optimizers import optim_db
+from databases import DATABASES, Entry
 
 from torch_tpu import compiler
 from torch_tpu.compiler.node import overload_of
 from torch_tpu.compiler.trace import Trace
 from torch_tpu.lowering import registry
 
-FOREACH = [
-    *foreach_unary_op_db,
-    *foreach_binary_op_db,
-    *foreach_pointwise_op_db,
-    *foreach_reduce_op_db,
-    *foreach_other_op_db,
-]
+# What is run of each database: of modules and optimizers in float32 alone.
+FORMS = {
+    "ops": ("functional",),
+    "foreach": ("functional",),
+    "modules": ("forward",),
+    "optimizers": ("for-loop", "foreach", "fused"),
+}
+SAMPLES = 2
 DTYPES = torch.float32, torch.bfloat16, torch.int64
 
 Source = tuple[str, Callable[[], None]]
@@ -42,46 +32,22 @@ Source = tuple[str, Callable[[], None]]
 
 def sources(dtype: torch.dtype) -> Iterator[Source]:
     """What is run to record programs: a name, and a function that runs it."""
-    for op in op_db:
-        if supported(op, dtype):
-            yield name_of(op), lambda op=op: _run_op(op, dtype)
-    for op in FOREACH:
-        if dtype in op.dtypes:
-            yield name_of(op), lambda op=op: _run_op(op, dtype)
+    for database, forms in FORMS.items():
+        has_ops = database in ("ops", "foreach")
+        for entry in DATABASES[database].entries():
+            if dtype in entry.dtypes and (has_ops or dtype == torch.float32):
+                yield entry.name, lambda entry=entry, forms=forms: _run_cases(entry, dtype, forms)
     for overload in registry.rules():
-        if isinstance(overload, torch._ops.OpOverload) and not _is_reckless(overload):
+        if not _is_reckless(overload):
             yield str(overload), lambda overload=overload: _run_schema(overload, dtype)
-    if dtype != torch.float32:
-        return
-    yield from CALLS.items()
-    for info in module_db:
-        if dtype in info.dtypes:
-            yield info.name, lambda info=info: _run_module(info)
-    for info in optim_db:
-        yield info.optim_cls.__name__, lambda info=info: _run_optimizer(info)
+    if dtype == torch.float32:
+        yield from CALLS.items()
 
 
-def _run_op(op: Any, dtype: torch.dtype) -> None:
-    grad = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
-    samples = op.sample_inputs("cpu", dtype, requires_grad=grad)
-    for sample in itertools.islice(samples, 2):
-        Case(op, op.get_op(), sample, grad).on("tpu")
-
-
-def _run_module(info: Any) -> None:
-    given = info.module_inputs_func(
-        info, device="cpu", dtype=torch.float32, requires_grad=True, training=True
-    )
-    for each in itertools.islice(given, 2):
-        ModuleCase(info, each, True).on("tpu")
-
-
-def _run_optimizer(info: Any) -> None:
-    for given in info.optim_inputs_func(device="cpu"):
-        OptimizerCase(info, given.kwargs).on("tpu")
-        if "fused" in info.supported_impls:
-            fused = given.kwargs | {"fused": True, "foreach": False}
-            OptimizerCase(info, fused).on("tpu")
+def _run_cases(entry: Entry, dtype: torch.dtype, forms: tuple[str, ...]) -> None:
+    for form in forms:
+        for case in itertools.islice(entry.cases(dtype, form), max(SAMPLES, entry.least)):
+            case.on("tpu")
 
 
 def _is_reckless(overload: Any) -> bool:

@@ -1,6 +1,6 @@
 """Compiles a program of every rule for TPUs that are not there, and writes what libtpu says.
 
-    python tests/conformance/tpu_run.py [--names REGEX] [--dtype bfloat16] [--workers 2] ...
+    python tests/conformance/tpu_run.py [--names REGEX] [--dtype bfloat16] [--processes 2] ...
 
 Samples of the databases run on the CPU plugin; each program that they ask for is also lowered for
 TPUs and compiled for the topologies. The work is done in child processes, as libtpu aborts where
@@ -11,151 +11,80 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import threading
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache"))
 
+from children import Row, rows_of
+from tpu_programs import DTYPES, programs_of, rule_of, sources
+
+from torch_tpu.compiler.building import compile_trace
+from torch_tpu.compiler.target import Topology
+
 TOPOLOGIES = "v5e:2x2", "tpu7x:2x2x1"
-SECONDS = 120  # a program that takes longer counts as refused
 LEAST = 0.97
-ATTEMPTS, RESTARTS = 3, 100
-FOLDER = Path("build/tpu-conformance")
+BATCH = 60  # samples of one process
 MARKS = "<!-- tpu: begin -->", "<!-- tpu: end -->"
 
-Row = dict[str, Any]
+Place = tuple[str, str]  # dtype, sample
 Key = tuple[str, str, str]  # rule, dtype, topology
+
+# What has been compiled: a child has it as it was when it was forked.
+found: dict[Key, Row] = {}
+
+
+@cache
+def _targets() -> dict[str, Topology]:
+    return {name: Topology(name) for name in TOPOLOGIES}
+
+
+@cache
+def _sources() -> dict[Place, Any]:
+    words = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
+    return {(word, name): run for word, dtype in words.items() for name, run in sources(dtype)}
 
 
 def key_of(row: Row) -> Key:
     return row["rule"], row["dtype"], row["topology"]
 
 
-class Journal:
-    """The rows of one worker, a line each, written before and after a program is compiled.
-
-    A program whose second line is missing is the one that ended the process. Lines of samples say
-    how often each was begun, and that it is done.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.rows: dict[Key, Row] = {}
-        self.begun: collections.Counter[tuple[str, str]] = collections.Counter()
-        self.done: set[tuple[str, str]] = set()
-        lines = path.read_text().splitlines() if path.exists() else []
-        for row in map(json.loads, lines):
-            if "rule" in row:
-                self.rows[key_of(row)] = row
-            elif row["done"]:
-                self.done.add((row["sample"], row["dtype"]))
-            else:
-                self.begun[row["sample"], row["dtype"]] += 1
-
-    def begin(self, sample: str, dtype: str) -> bool:
-        """Whether to run a sample: not twice, nor where it ended the process time and again."""
-        if (sample, dtype) in self.done or self.begun[sample, dtype] >= ATTEMPTS:
-            return False
-        self._append({"sample": sample, "dtype": dtype, "done": False})
-        return True
-
-    def end(self, sample: str, dtype: str) -> None:
-        """A sample is done."""
-        self._append({"sample": sample, "dtype": dtype, "done": True})
-
-    def write(self, row: Row) -> None:
-        self.rows[key_of(row)] = row
-        self._append(row)
-
-    def _append(self, row: Row) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-# ---- in a worker
-
-
-def work(options: argparse.Namespace) -> None:
-    """Run the samples of a shard and compile what they ask for, but for what a journal has."""
-    import torch
-    from tpu_programs import DTYPES, programs_of, rule_of, sources
-
-    from torch_tpu.compiler.target import Topology
-
+def check_place(place: Place) -> Row:
+    """Compile what a sample asks for, but for what is known; in a child process."""
     warnings.simplefilter("ignore")
-    journal = Journal(options.journal)
-    done = set(journal.rows)
-    for others in options.journal.parent.glob("*.jsonl"):
-        done |= set(Journal(others).rows)
-    targets = {name: Topology(name) for name in TOPOLOGIES}
-    shard, shards = map(int, options.shard.split("/"))
-    for dtype in DTYPES:
-        word = str(dtype).removeprefix("torch.")
-        if options.dtype not in (None, word):
-            continue
-        for number, (name, run) in enumerate(sources(dtype)):
-            if number % shards != shard or not re.fullmatch(options.names, name):
-                continue
-            if not journal.begin(name, word):
-                continue
-            for trace in programs_of(run):
-                for topology, target in targets.items():
-                    row = {"rule": rule_of(trace), "dtype": word, "topology": topology}
-                    if key_of(row) not in done:
-                        done.add(key_of(row))
-                        _compile(trace, target, row | {"sample": name}, journal)
-            journal.end(name, word)
-    torch.tpu.synchronize()
+    dtype, sample = place
+    rows = []
+    for trace in programs_of(_sources()[place]):
+        for topology, target in _targets().items():
+            row = {"rule": rule_of(trace), "dtype": dtype, "topology": topology, "sample": sample}
+            if key_of(row) not in found:
+                found[key_of(row)] = row | _compiled(trace, target)
+                rows.append(found[key_of(row)])
+    return {"programs": rows}
 
 
-def _compile(trace: Any, target: Any, row: Row, journal: Journal) -> None:
-    from torch_tpu.compiler.building import compile_trace
-
-    journal.write(row | {"error": "the process ended"})
-
-    def give_up() -> None:
-        journal.write(row | {"error": f"not compiled after {SECONDS} s"})
-        os._exit(1)
-
-    watch = threading.Timer(SECONDS, give_up)
-    watch.start()
-    began = time.time()
+def _compiled(trace: Any, target: Topology) -> Row:
+    began = time.monotonic()
     try:
         compile_trace(trace, target)
         error = None
     except Exception as refusal:  # whatever it is, it is what is reported
         error = f"{type(refusal).__name__}: {refusal}"
-    watch.cancel()
-    journal.write(row | {"error": error, "seconds": round(time.time() - began, 2)})
+    return {"error": error, "seconds": round(time.monotonic() - began, 2)}
 
 
-# ---- in the driver
-
-
-def run_shard(options: argparse.Namespace, number: int) -> None:
-    """One shard's worker, which is started again where a program ended it."""
-    path = FOLDER / f"{number}.jsonl"
-    command = [
-        *(sys.executable, __file__, "--names", options.names, "--journal", str(path)),
-        *("--shard", f"{number}/{options.shards}"),
-        *(("--dtype", options.dtype) if options.dtype else ()),
-    ]
-    for _ in range(RESTARTS):
-        with (FOLDER / f"{number}.log").open("w") as log:
-            done = subprocess.run(command, stdout=log, stderr=log)
-        if done.returncode == 0:
-            return
-    raise RuntimeError(f"shard {number} does not come to an end: see {log.name}")
+def not_survived(place: Place, why: str) -> Row:
+    """What stands for the programs of a sample that ended the process or hung."""
+    dtype, sample = place
+    known = {"rule": f"sample {sample}", "dtype": dtype, "sample": sample, "error": why}
+    return {"programs": [known | {"topology": topology} for topology in TOPOLOGIES]}
 
 
 def family(error: str) -> str:
@@ -199,34 +128,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--names", default=".*", help="which samples, by name")
     parser.add_argument("--dtype")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
-    parser.add_argument("--resume", action="store_true", help="go on where the last run ended")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="where results are merged into earlier ones")
     parser.add_argument("--page", type=Path)
-    parser.add_argument("--shard", help=argparse.SUPPRESS)
-    parser.add_argument("--journal", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.journal:
-        work(options)
-        return 0
-    if not options.resume:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with concurrent.futures.ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(lambda number: run_shard(options, number), range(options.shards)))
-    found: dict[Key, Row] = {}
-    for journal in FOLDER.glob("*.jsonl"):
-        found |= Journal(journal).rows
-    rows = [found[key] for key in sorted(found)]
+    places = [
+        (dtype, name)
+        for dtype, name in _sources()
+        if options.dtype in (None, dtype) and re.fullmatch(options.names, name)
+    ]
+    batches = [places[first : first + BATCH] for first in range(0, len(places), BATCH)]
+    for each in rows_of(check_place, batches, not_survived, options.processes):
+        found.update((key_of(row), row) for row in each["programs"])
+    written = dict(found)
+    if options.json and options.json.exists():
+        written = {key_of(row): row for row in json.loads(options.json.read_text())} | written
+    rows = [written[key] for key in sorted(written)]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=0) + "\n")
     if options.page:
         write_page(options.page, rows)
-    print(page(rows))
-    compiled = sum(row["error"] is None for row in rows)
-    print(f"{compiled} of {len(rows)} programs compile")
-    return 0 if compiled >= LEAST * len(rows) else 1
+    print(page(list(found.values())))
+    compiled = sum(row["error"] is None for row in found.values())
+    print(f"{compiled} of {len(found)} programs compile")
+    return 0 if compiled >= LEAST * len(found) else 1
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def lowered(precision, op, *args):
         named = {"generator": jax.random.key(0)} if random else {}
         return registry.call(op, tuple(bound.values()), {}, named=named)
 
-    with jax_settings(precision, "tpu"):
+    with jax_settings(precision, ["tpu"]):
         return str(
             export.export(jax.jit(run), platforms=["tpu"], disabled_checks=_UNCHECKED)(
                 *shapes

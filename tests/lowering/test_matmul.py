@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 
 from torch_tpu.lowering import matmul
+from torch_tpu.lowering.platforms import lowering_for
 
 aten = torch.ops.aten
 
@@ -93,14 +94,11 @@ def test_addmm_activation(use_gelu):
     assert shadow.seen
 
 
-def test_int64_without_a_dot(monkeypatch):
+def test_int64_without_a_dot():
     """What TPUs run, run here."""
-    monkeypatch.setattr(
-        matmul.lax, "platform_dependent", lambda *operands, tpu, default: tpu(*operands)
-    )
     lhs = torch.randint(-(2**40), 2**40, (2, 3, 4))
     rhs = torch.randint(-(2**40), 2**40, (2, 4, 5))
-    with Shadow(skip=OTHERS) as shadow:
+    with lowering_for(["tpu"]), Shadow(skip=OTHERS) as shadow:
         lhs @ rhs
         lhs[0] @ rhs[0]
         lhs[0] @ rhs[0, :, 0]
@@ -171,5 +169,7 @@ def test_lowers_for_every_platform():
     with jax.enable_x64(True):
         operand = jnp.asarray(to_array(torch.ones(3, 3, dtype=torch.int64)))
         for platform in ("cpu", "tpu", "cuda"):
-            exported = jax.export.export(jax.jit(matmul.mm), platforms=[platform])(operand, operand)
+            product = jax.jit(lambda lhs, rhs: matmul.mm(lhs, rhs))
+            with lowering_for([platform]):
+                exported = jax.export.export(product, platforms=[platform])(operand, operand)
             assert ("dot_general" in exported.mlir_module()) == (platform != "tpu")

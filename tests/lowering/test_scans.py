@@ -7,7 +7,7 @@ import torch
 from shadow import Shadow, run_samples
 from torch.testing._internal.common_methods_invocations import op_db
 
-from torch_tpu.lowering import scans
+from torch_tpu.lowering.platforms import lowering_for
 
 aten = torch.ops.aten
 SCANS = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
@@ -65,13 +65,10 @@ def test_a_dtype_is_taken_before_the_scan():
 
 
 @pytest.mark.parametrize("highest", [1, 2**20, 2**40, 2**62], ids=str)
-def test_sums_of_64_bit_integers_in_parts(highest, monkeypatch):
+def test_sums_of_64_bit_integers_in_parts(highest):
     """What TPUs run, run here; what does not fit wraps around as PyTorch's sums do."""
-    monkeypatch.setattr(
-        scans.lax, "platform_dependent", lambda *operands, tpu, default: tpu(*operands)
-    )
     terms = torch.randint(-highest, highest, (3, 300))
-    with Shadow() as shadow:
+    with lowering_for(["tpu"]), Shadow() as shadow:
         terms.cumsum(1)
         terms.cumsum(0)
         (terms > 0).cumsum(1)

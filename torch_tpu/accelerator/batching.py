@@ -32,7 +32,7 @@ def support_attention() -> None:
 
 
 class _Batch:
-    """``size`` calls as one, whose batch is ``size`` times as large, with a dim for heads."""
+    """``size`` calls as one, whose batch is ``size`` times as large."""
 
     def __init__(self, size: int, query: Tensor, dim: int | None) -> None:
         shape = _without(query, dim)
@@ -41,28 +41,19 @@ class _Batch:
     def merged(self, tensor: Tensor, dim: int | None) -> Tensor:
         return self._in_front(tensor, dim).flatten(0, 1)
 
-    def joined(self, tensor: Tensor, dim: int | None) -> Tensor:
-        return self._with_heads(self.merged(tensor, dim))
-
     def split(self, tensor: Tensor | None) -> Tensor | None:
         return None if tensor is None else tensor.unflatten(0, (self.size, self.inner))
-
-    def parted(self, tensor: Tensor | None) -> Tensor | None:
-        """The reverse of ``joined``."""
-        if tensor is not None and self.dims == 3:
-            tensor = tensor.squeeze(1)
-        return self.split(tensor)
 
     def bias(self, bias: Tensor | None, dim: int | None) -> Tensor | None:
         """A bias with a batch of its own."""
         if bias is None:
             return None
         bias = self._padded(self._in_front(bias, dim))
-        return self._with_heads(bias.expand(-1, self.inner, *bias.shape[2:]).flatten(0, 1))
+        return bias.expand(-1, self.inner, *bias.shape[2:]).flatten(0, 1)
 
     def bias_gradient(self, grad: Tensor | None, shape: torch.Size | None) -> Tensor | None:
         """The gradient, summed to a bias of this shape."""
-        parted = self.parted(grad)
+        parted = self.split(grad)
         if parted is None or shape is None:
             return None
         like = self._padded(torch.empty((self.size, *shape), device="meta"))
@@ -71,9 +62,6 @@ class _Batch:
     def _padded(self, bias: Tensor) -> Tensor:
         """With sizes of 1 after the first, until as many dims follow it as a call's query has."""
         return bias.reshape(bias.shape[0], *[1] * (self.dims + 1 - bias.dim()), *bias.shape[1:])
-
-    def _with_heads(self, tensor: Tensor) -> Tensor:
-        return tensor.unsqueeze(1) if self.dims == 3 else tensor
 
     def _in_front(self, tensor: Tensor, dim: int | None) -> Tensor:
         if dim is None:
@@ -87,22 +75,22 @@ def _attend(info: Any, in_dims: Any, *args: Any, scale: float | None = None) -> 
         raise RuntimeError(_NO_RANDOMNESS if info.randomness == "error" else _SAME)
     dims = [*in_dims, None]
     batch = _Batch(info.batch_size, query, dims[0])
-    tensors = map(batch.joined, (query, key, value), dims)
+    tensors = map(batch.merged, (query, key, value), dims)
     bias = batch.bias(bias, dims[3])
     output, logsumexp, *others = _ATTENTION(*tensors, bias, dropout, *flags, scale=scale)
-    results = batch.parted(output), batch.split(logsumexp), *others
+    results = batch.split(output), batch.split(logsumexp), *others
     return results, (0, 0, *[None] * len(others))
 
 
 def _attend_backward(info: Any, in_dims: Any, *args: Any, scale: float | None = None) -> Any:
     grad, query, key, value, bias, mask, output, logsumexp, *others = args
     batch = _Batch(info.batch_size, query, in_dims[1])
-    tensors = map(batch.joined, (grad, query, key, value), in_dims)
+    tensors = map(batch.merged, (grad, query, key, value), in_dims)
     shape = None if bias is None else _without(bias, in_dims[4])
     bias = batch.bias(bias, in_dims[4])
-    saved = batch.joined(output, in_dims[6]), batch.merged(logsumexp, in_dims[7])
+    saved = batch.merged(output, in_dims[6]), batch.merged(logsumexp, in_dims[7])
     *grads, bias_grad = _BACKWARD(*tensors, bias, mask, *saved, *others, scale=scale)
-    results = *map(batch.parted, grads), batch.bias_gradient(bias_grad, shape)
+    results = *map(batch.split, grads), batch.bias_gradient(bias_grad, shape)
     return results, tuple(None if each is None else 0 for each in results)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -109,7 +109,7 @@ def compile_function(
     def run(*arrays: Array) -> list[Array]:
         return function(dict(zip(sources, arrays, strict=True)))
 
-    with jax_settings(precision, target.platform):
+    with jax_settings(precision, [target.platform]):
         jitted = jax.jit(run, donate_argnums=tuple(donated), keep_unused=False)
         exported = export.export(jitted, platforms=[target.platform])(*shapes, *named.values())
     _C.count("lowerings", 1)
@@ -210,7 +210,7 @@ def _function(made: Plan, asks_size: bool, platform: str) -> Callable[..., list[
         return made.function
     traced = Traced(made.node, _rule_of(made.node), made.metadata, made.bound)
     body = (lambda *inputs: [traced.size(*inputs)]) if asks_size else traced.run
-    with jax_settings(made.precision, platform):
+    with jax_settings(made.precision, [platform]):
         function = _traced_function(traced, body)
     if own:
         made.function = function
@@ -263,29 +263,32 @@ def _with_value_dims(created: Created, bound: int | None) -> Created:
     return dataclasses.replace(created, value_dims=value_dims(created, bound))
 
 
-@functools.cache
+_settling = threading.Lock()  # programs are made on several threads
+
+
 def _keep_jax_on_the_host() -> None:
     """Lowering asks JAX for its default backend, which would claim every accelerator it finds.
 
     They are the PJRT client's. Nothing is changed where the user's script has used JAX before.
     """
-    if xla_bridge.backends_are_initialized():
-        return
-    users = jax.config.jax_platforms
-    jax.config.update("jax_platforms", "cpu")
-    try:
-        xla_bridge.backends()
-    finally:
-        jax.config.update("jax_platforms", users)
+    with _settling:
+        if xla_bridge.backends_are_initialized():
+            return
+        users = jax.config.jax_platforms
+        jax.config.update("jax_platforms", "cpu")
+        try:
+            xla_bridge.backends()
+        finally:
+            jax.config.update("jax_platforms", users)
 
 
 @contextlib.contextmanager
-def jax_settings(precision: str, platform: str | None = None) -> Iterator[None]:
-    """64-bit types, PyTorch's matmul precision and the platform, for what is traced inside."""
+def jax_settings(precision: str, platforms: Sequence[str] = ()) -> Iterator[None]:
+    """64-bit types, PyTorch's matmul precision and platforms, for what is traced inside."""
     _keep_jax_on_the_host()
     with (
         jax.enable_x64(True),
         jax.default_matmul_precision(_PRECISIONS[precision]),
-        lowering_for(platform or client_platform()),
+        lowering_for(platforms or (client_platform(),)),
     ):
         yield

@@ -242,7 +242,7 @@ def _attended(node: Node) -> Node:
     That is as the query where the CPU has a fused kernel, row-major where it does the plain math.
     """
     query, key, value, *others = node.arguments
-    if len(query.sizes) == 4 and all(each.strides[-1] == 1 for each in (query, key, value)):
+    if all(each.strides[-1] == 1 for each in (query, key, value)):
         return node
     return dataclasses.replace(node, arguments=[_row_major(query), key, value, *others])
 

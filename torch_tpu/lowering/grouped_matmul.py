@@ -5,6 +5,7 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering.matmul import accumulator_of, product
+from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -49,7 +50,7 @@ def _ragged(lhs, rhs, lengths, dimensions):
         return dot(lhs.astype(accumulator), rhs.astype(accumulator), lengths)
 
     # XLA:CPU has no kernel for some of the products of narrow floats that this becomes there.
-    return lax.platform_dependent(lhs, rhs, lengths, cpu=wide_dot, default=dot)
+    return by_platform(lhs, rhs, lengths, cpu=wide_dot, default=dot)
 
 
 _ROWS = lax.RaggedDotDimensionNumbers(

@@ -7,7 +7,7 @@ from jax import lax
 from jax._src.tpu.linalg import svd as tpu_svd
 
 from torch_tpu.lowering.linalg_errors import NON_FINITE, check_info, first_zero, refuse
-from torch_tpu.lowering.platforms import platform
+from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.registry import check, lowering
 
 aten = torch.ops.aten
@@ -206,13 +206,18 @@ def singular_vectors(A, full_matrices):
     JAX's algorithm for TPUs multiplies by signs in the default integer type, and libtpu has no
     product of int64: there it is traced without 64-bit types.
     """
-    if platform() != "tpu" or A.dtype != jnp.float32:
+
+    def default(A):
         return tuple(lax.linalg.svd(A, full_matrices=full_matrices))
-    with jax.enable_x64(False):
-        S, U, Vh = tpu_svd._svd_tpu(
-            A, full_matrices=full_matrices, compute_uv=True, subset_by_index=None
-        )
-    return U, S, Vh
+
+    def polar(A):
+        with jax.enable_x64(False):
+            S, U, Vh = tpu_svd._svd_tpu(
+                A, full_matrices=full_matrices, compute_uv=True, subset_by_index=None
+            )
+        return U, S, Vh
+
+    return by_platform(A, default=default, tpu=polar if A.dtype == jnp.float32 else default)
 
 
 @lowering(aten._linalg_svd.default)

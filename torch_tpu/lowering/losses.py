@@ -5,6 +5,7 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import sizes
+from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.promotion import cast, promote
 from torch_tpu.lowering.registry import check, lowering
 
@@ -144,7 +145,7 @@ def _class_score(scores, target):
     def select(scores, target):
         return jnp.sum(jnp.where(_is_class(scores, target), scores, 0), axis=dim)
 
-    return lax.platform_dependent(scores, target, cpu=read, default=select)
+    return by_platform(scores, target, cpu=read, default=select)
 
 
 def _class_weight(weight, target, counts):

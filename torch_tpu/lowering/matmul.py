@@ -7,6 +7,7 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import dtypes, sizes
+from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import lowering
 
@@ -36,7 +37,7 @@ def contract(lhs, rhs, contracting, batch=((), ())):
         return jnp.sum(lhs * rhs, summed, dtype=accumulator)
 
     if accumulator.itemsize == 8 and jnp.issubdtype(accumulator, jnp.integer):
-        return lax.platform_dependent(lhs, rhs, tpu=multiply_and_sum, default=dot)
+        return by_platform(lhs, rhs, tpu=multiply_and_sum, default=dot)
     return dot(lhs, rhs)
 
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.promotion import promote
 from torch_tpu.lowering.registry import lowering
 
@@ -17,10 +18,13 @@ def floating(function):
 
 
 def _arctan(x):
-    """As atan2 of what is 1 but no constant, for which XLA's CPU compiler exchanges elements."""
-    if jnp.iscomplexobj(x):
-        return jnp.arctan(x)
-    return lax.atan2(x, jnp.where(jnp.isnan(x), x, jnp.ones_like(x)))
+    """On the CPU atan2 of what is 1 but no constant, with which XLA exchanges elements."""
+
+    def of_no_constant(x):
+        return lax.atan2(x, jnp.where(jnp.isnan(x), x, jnp.ones_like(x)))
+
+    exchanges = not jnp.iscomplexobj(x)
+    return by_platform(x, cpu=of_no_constant if exchanges else jnp.arctan, default=jnp.arctan)
 
 
 for _name, _function in {

@@ -5,6 +5,7 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import reductions
+from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.pointwise import log_add_exp
 from torch_tpu.lowering.promotion import cast
 from torch_tpu.lowering.registry import lowering
@@ -44,7 +45,7 @@ def _running_sum(terms, axis):
 
     if terms.dtype != jnp.int64 or terms.shape[axis] > _MOST_PARTS:
         return whole(terms)
-    return lax.platform_dependent(terms, tpu=by_parts, default=whole)
+    return by_platform(terms, tpu=by_parts, default=whole)
 
 
 @lowering(aten.cumsum.default)

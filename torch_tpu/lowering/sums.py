@@ -5,6 +5,8 @@ import math
 import jax.numpy as jnp
 from jax import lax
 
+from torch_tpu.lowering.platforms import by_platform
+
 
 def sum_along(array, axes, weights=None):
     """The sum over ``axes``, kept as dims of 1, of the elements times weights of the axes' shape.
@@ -30,7 +32,7 @@ def sum_along(array, axes, weights=None):
         products = array * jnp.expand_dims(weights, others)
         return jnp.sum(products, axis=tuple(axes), keepdims=True)
 
-    return lax.platform_dependent(array, weights, cpu=product, default=multiply_and_sum)
+    return by_platform(array, weights, cpu=product, default=multiply_and_sum)
 
 
 def apart(sums):
@@ -38,4 +40,4 @@ def apart(sums):
 
     XLA:CPU would hand the loop, too, to the library that sums.
     """
-    return lax.platform_dependent(sums, cpu=lax.optimization_barrier, default=lambda sums: sums)
+    return by_platform(sums, cpu=lax.optimization_barrier, default=lambda sums: sums)
