@@ -105,3 +105,14 @@ def test_parametrized_weights():
     for model, device in zip(models, ("cpu", DEVICE), strict=True):
         model(X.to(device)).square().sum().backward()
     assert_same(gradients(models[1]), gradients(models[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_attention_without_heads_has_second_derivatives():
+    def penalty(query, key, value):
+        output = F.scaled_dot_product_attention(query, key, value)
+        (grad,) = torch.autograd.grad(output.square().sum(), query, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), (query, key, value))
+
+    operands = [_randn(2, 3, 4, seed=seed).requires_grad_() for seed in (1, 2, 3)]
+    on_device = [each.detach().to(DEVICE).requires_grad_() for each in operands]
+    assert_same(list(penalty(*on_device)), list(penalty(*operands)))
