@@ -37,6 +37,7 @@ import torch_tpu
 # Entries of one process: what Dynamo and XLA keep of a thousand programs is not given back.
 BATCH = {"strict": 250, "fused": 200, "compiled": 60}
 LONGEST = 240  # letters of an error that are kept
+SAVE_EVERY = 120  # seconds: a run that is ended early keeps what it found
 
 Place = tuple[Run, str]
 
@@ -137,6 +138,16 @@ def summary(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def write(options: argparse.Namespace, rows: list[Row]) -> None:
+    """Merge results into those of --json, and write the page of all."""
+    if not options.json:
+        return
+    written = judged_anew(report.load(options.json)) | {row["place"]: row for row in rows}
+    report.save(options.json, written)
+    if options.page:
+        report.write_page(options.page, written)
+
+
 def parser() -> argparse.ArgumentParser:
     forms = {form for database in DATABASES.values() for form in database.forms}
     parser = argparse.ArgumentParser(description=__doc__)
@@ -163,17 +174,16 @@ def main() -> int:
     def failed(place: Place, why: str) -> Row:
         return {"place": place, "outcome": "failed", "error": why, "seconds": 0.0}
 
-    rows = []
+    rows: list[Row] = []
+    saved = began
     for row in rows_of(work, batches(options), failed, options.processes):
         rows.append(judged(row["place"], row, every_sample=options.samples is None))
         show(rows[-1], options.verbose)
+        if time.monotonic() - saved > SAVE_EVERY:
+            write(options, rows)
+            saved = time.monotonic()
     print(summary(rows), f"{time.monotonic() - began:.0f} s", sep="\n")
-    if options.json:
-        earlier = judged_anew(report.load(options.json))
-        written = earlier | {row.pop("place"): row for row in rows}
-        report.save(options.json, written)
-        if options.page:
-            report.write_page(options.page, written)
+    write(options, rows)
     return 1 if any(row["outcome"] == "failed" or "wrong" in row for row in rows) else 0
 
 
