@@ -14,7 +14,8 @@ import measure
 import torch
 import torch.nn.functional as F
 
-from torch_tpu.lowering import registry
+from torch_tpu.compiler import lower
+from torch_tpu.lowering.checks import Checks
 
 ROUNDS, REPEATS = 9, 200
 
@@ -34,10 +35,10 @@ def unchecked() -> Iterator[None]:
     """Programs compiled inside check no values."""
 
     @contextlib.contextmanager
-    def collect_none() -> Iterator[registry.Checks]:
-        yield registry.Checks()
+    def collect_none() -> Iterator[Checks]:
+        yield Checks()
 
-    with mock.patch.object(registry, "collect_checks", collect_none):
+    with mock.patch.object(lower, "collect_checks", collect_none):
         yield
 
 

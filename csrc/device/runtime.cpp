@@ -14,6 +14,9 @@ namespace {
 
 thread_local Ordinal current_ordinal = 0;
 
+// A code's low bits tell which check failed, those above the value at fault.
+constexpr int kValueBits = 20;
+
 // Checks are read one by one, so a loop that never synchronises must not pile them up.
 constexpr size_t kMaxPendingChecks = 64;
 
@@ -120,11 +123,12 @@ void Runtime::raise_failed_checks(Ordinal ordinal) {
     pending.swap(device.checks);
   }
   for (PendingCheck& check : pending) {
-    int32_t code = 0;
+    int64_t code = 0;
     check.code.to_host(&code, sizeof(code)).wait();
     if (code == 0) continue;
-    const Check& failed = (*check.checks)[code - 1];
-    raise_check_(failed, failed.site.file != nullptr ? failed.site : check.site);
+    const int64_t place = code & ((int64_t{1} << kValueBits) - 1);
+    const Check& failed = (*check.checks)[place - 1];
+    raise_check_(failed, code >> kValueBits, failed.site.file ? failed.site : check.site);
   }
 }
 

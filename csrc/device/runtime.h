@@ -26,9 +26,9 @@ struct RuntimeChoice {
 
 // An error that a program reports by value: the code that it gives and what to raise for each.
 struct Check {
-  std::string error;  // name of the Python exception class
-  std::string message;
-  Site site;  // of the op, where it is known
+  std::string error;    // name of the Python exception class
+  std::string message;  // "{value}" stands for the value at fault
+  Site site;            // of the op, where it is known
 };
 
 // One execution that may not have finished.
@@ -39,7 +39,7 @@ struct InFlight {
 
 // A program's pending report on its checks; read at the next synchronisation.
 struct PendingCheck {
-  pjrt::Buffer code;  // int32, 0 where all checks held
+  pjrt::Buffer code;  // int64, see torch_tpu/lowering/checks.py
   const std::vector<Check>* checks;
   Site site;  // for checks that have none of their own
 };
@@ -63,7 +63,7 @@ class Runtime {
   static Runtime& get();
 
   // What raises the Python exception that a check names, with the line that it comes from.
-  using RaiseCheck = void (*)(const Check&, const Site&);
+  using RaiseCheck = void (*)(const Check&, int64_t value, const Site&);
   void set_raise_check(RaiseCheck raise_check) { raise_check_ = raise_check; }
 
   // What runs the recorded ops of a device; until it is set there are none.

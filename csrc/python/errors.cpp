@@ -4,6 +4,8 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <string_view>
+
 #include "device/runtime.h"
 
 namespace py = pybind11;
@@ -17,9 +19,17 @@ py::object exception_type(const std::string& name) {
   return py::module_::import("builtins").attr(name.c_str());
 }
 
-void raise_with_line(const Check& check, const Site& site) {
+std::string with_value(std::string message, int64_t value) {
+  static constexpr std::string_view kMark = "{value}";
+  if (const size_t at = message.find(kMark); at != std::string::npos) {
+    message.replace(at, kMark.size(), std::to_string(value));
+  }
+  return message;
+}
+
+void raise_with_line(const Check& check, int64_t value, const Site& site) {
   py::gil_scoped_acquire gil;
-  py::object error = exception_type(check.error)(check.message);
+  py::object error = exception_type(check.error)(with_value(check.message, value));
   if (site.file != nullptr) {
     error.attr("add_note")("torch_tpu: found by the op that was called at " + site.text());
   }

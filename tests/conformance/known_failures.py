@@ -26,7 +26,6 @@ META_WORDS = "the meta kernel that is asked words its refusal of an out= differe
 PRINTS = "PyTorch's message prints the tensors that it refuses, with their device"
 OUT_DTYPE = "PyTorch adds in the dtype of out=, which no rule sees"
 OUTSIDE_VIEW = "it writes outside the view that the rule is given"
-NO_INDEX = "a program tells which check failed, not the index that failed it"
 CPU_READS_STRIDES = "the CPU kernel reads past the strides of weight and bias"
 CPU_MEDIAN = "the CPU's own median of an expanded input is wrong"
 NO_FACTOR = "what a factorization that fails leaves is not defined"
@@ -86,7 +85,6 @@ TABLE = [
     ),
     Known(REPEATED_PIVOTS, "linalg.ldl_solve", forms="views"),
     Known(CPU_READS_STRIDES, "native_group_norm", forms="views"),
-    Known(NO_INDEX, "gather scatter scatter_add", forms="errors"),
     Known(OUT_DTYPE, "cumsum", forms="out"),
     Known(META_STRIDES, "linalg.lu_solve lu_solve", forms="out"),
     Known(

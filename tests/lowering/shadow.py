@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_tpu.lowering import dtypes, registry
+from torch_tpu.lowering.checks import VALUE_BITS, collect_checks
 
 aten = torch.ops.aten
 
@@ -109,7 +110,7 @@ class RuleCall:
 
     def traced(self, arrays: list) -> tuple[Any, Any]:
         """The rule's results, and the code of its first check that failed."""
-        with registry.collect_checks() as checks:
+        with collect_checks() as checks:
             results = self._call(self.rule.function, arrays)
             self.errors = checks.errors
             return results, checks.code()
@@ -135,7 +136,8 @@ def run_together(calls: list[RuleCall]) -> list[Any]:
         done = traced([call.arrays for call in calls])
     for call, (_, code) in zip(calls, done, strict=True):
         if int(code):
-            raise ValueError(call.errors[int(code) - 1][1])
+            value, place = divmod(int(code), 1 << VALUE_BITS)
+            raise ValueError(call.errors[place - 1][1].replace("{value}", str(value)))
     return [results for results, _ in done]
 
 

@@ -55,7 +55,7 @@ def test_nll_loss_where_nothing_counts():
 
 
 def test_nll_loss_refuses_a_class_that_does_not_exist():
-    with pytest.raises(ValueError, match="Target is out of bounds"):
+    with pytest.raises(ValueError, match="Target 3 is out of bounds"):
         run_rule(
             aten.nll_loss_forward.default,
             (torch.randn(2, 3), torch.tensor([0, 3]), None, 1, -100),

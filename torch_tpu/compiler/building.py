@@ -23,6 +23,7 @@ from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
 from torch_tpu.compiler.target import Device, Flags, Target, client_platform
 from torch_tpu.compiler.trace import UNFILLED, Step, Trace
 from torch_tpu.lowering import dtypes
+from torch_tpu.lowering.checks import first_failure
 from torch_tpu.lowering.platforms import lowering_for
 from torch_tpu.lowering.registry import Rule
 from torch_tpu.precision import matmul_precision
@@ -184,15 +185,6 @@ class _KeptChains:
             bounded.append(lax.optimization_barrier(output) if cut else output)
             self.lengths.append(0 if cut else own)
         return bounded
-
-
-def first_failure(codes: list[tuple[Array, int]]) -> Array:
-    """One code for the checks of all steps: 0, or 1 + the place among all of them."""
-    firsts = [sum(count for _, count in codes[:place]) for place in range(len(codes))]
-    combined = jnp.int32(0)
-    for (code, _), first in reversed(list(zip(codes, firsts, strict=True))):
-        combined = jnp.where(code != 0, code + jnp.int32(first), combined)
-    return combined
 
 
 def _functions(trace: Trace, platform: str) -> dict[bytes, Callable[..., list[Array]]]:

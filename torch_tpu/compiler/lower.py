@@ -16,6 +16,7 @@ from torch_tpu.compiler.layout import memory_order, value_dims
 from torch_tpu.compiler.metadata import Metadata
 from torch_tpu.compiler.node import Created, Dims, Edge, Node, Number, Resize, Write
 from torch_tpu.lowering import dtypes, random, registry, sizes, views
+from torch_tpu.lowering.checks import collect_checks
 from torch_tpu.lowering.promotion import cast
 
 
@@ -58,7 +59,7 @@ class Traced:
     def run(self, *inputs: Any) -> list[Any]:
         """The program's outputs: new tensors' values, written slots' values, the checks' code."""
         environment = _Environment(self.node, dict(zip(self.inputs, inputs, strict=True)))
-        with registry.collect_checks() as checks:
+        with collect_checks() as checks:
             results = self._call(self.rule.function, environment, sized=self.bound is not None)
             results = list(results) if isinstance(results, tuple) else [results]
             self.metadata = self.metadata.without_undefined(results)

@@ -12,6 +12,7 @@ from jax import lax
 
 from torch_tpu.dynamo.graph import Graph, Node
 from torch_tpu.dynamo.interpreter import Interpreter, operator
+from torch_tpu.lowering.checks import NO_FAILURE
 
 Array = Any
 
@@ -70,7 +71,7 @@ def cond(
 
     def branch(place: int) -> Any:
         def run(operands: list[Array]) -> tuple[list[Array], list[Array]]:
-            codes = [jnp.int32(0), jnp.int32(0)]
+            codes = [NO_FAILURE, NO_FAILURE]
             outputs, codes[place] = bodies[place](operands)
             return outputs, codes
 
@@ -106,7 +107,7 @@ def while_loop(
         values, failed = body([*values, *extra], turn)
         return turn + 1, _first(code, failed), values
 
-    start = jnp.uint32(0), jnp.int32(0), _arrays(carried)
+    start = jnp.uint32(0), NO_FAILURE, _arrays(carried)
     _, code, values = lax.while_loop(proceeds, advance, start)
     body.report(code)
     return values
@@ -130,7 +131,7 @@ def scan(
         carried, given = outputs[: len(values)], outputs[len(values) :]
         return (turn + 1, _first(code, failed), carried), given
 
-    begin = jnp.uint32(0), jnp.int32(0), _arrays(start)
+    begin = jnp.uint32(0), NO_FAILURE, _arrays(start)
     (_, code, values), given = lax.scan(advance, begin, list(rows))
     body.report(code)
     return [*values, *given]

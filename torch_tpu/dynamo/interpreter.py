@@ -15,7 +15,6 @@ from jax import lax
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu.compiler.building import first_failure
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import round_to
 from torch_tpu.dynamo.graph import (
@@ -31,6 +30,7 @@ from torch_tpu.dynamo.graph import (
 )
 from torch_tpu.dynamo.symbols import evaluate
 from torch_tpu.lowering import bounded, dtypes, random, registry, sizes
+from torch_tpu.lowering.checks import collect_checks, first_failure
 
 Array = Any
 Operator = Callable[..., Any]
@@ -276,7 +276,7 @@ class Interpreter:
             named["generator"] = self.state.random_key() if key is None else key
         is_open = self.state.symbols and bounded.is_dynamic(args, kwargs)
         call = self._at_bounds if is_open else self._at_once
-        with registry.collect_checks() as checks:
+        with collect_checks() as checks:
             result = call(overload, node, args, kwargs, named)
         if checks.errors:
             site = node.site

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import torch
 
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.checks import check
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

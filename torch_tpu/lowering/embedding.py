@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import torch
 
 from torch_tpu.lowering import sizes
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.indexing import (
     OUT_OF_RANGE,
     along,
@@ -12,7 +13,7 @@ from torch_tpu.lowering.indexing import (
     positions,
     put_at,
 )
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

@@ -7,7 +7,8 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import sizes
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.checks import check
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 
@@ -21,7 +22,7 @@ def places_dtype(count):
 
 def positions(index, size, message, wrap=False, error=IndexError):
     """An index tensor as checked positions along a dim of ``size``; ``wrap`` admits negatives."""
-    check((index >= (-size if wrap else 0)) & (index < size), message, error)
+    check((index >= (-size if wrap else 0)) & (index < size), message, error, value=index)
     index = index.astype(places_dtype(size))
     return jnp.where(index < 0, index + size, index) if wrap else index
 
@@ -29,6 +30,12 @@ def positions(index, size, message, wrap=False, error=IndexError):
 def to_write(places, index, array, dim):
     """Positions along a dim to write at: for padding of the index one that is dropped."""
     return sizes.filled(sizes.like(places, index), array.shape[dim])
+
+
+def out_of_bounds(dim, size):
+    """The message for an index that is; of an open size the program knows the bound alone."""
+    told = "" if sizes.is_traced(size) else f" with size {size}"
+    return f"index {{value}} is out of bounds for dimension {dim}{told}"
 
 
 def along(dim, index):
@@ -139,9 +146,8 @@ def _places(self, indices, size, writes=False):
             places += unravel(flat, index.shape)
         else:
             dim = len(places)
-            message = f"index is out of bounds for dimension {dim} with size {self.shape[dim]}"
-            given = index
-            index = positions(given, sizes.size(self, dim), message, wrap=True)
+            given, length = index, sizes.size(self, dim)
+            index = positions(given, length, out_of_bounds(dim, length), wrap=True)
             index = to_write(index, given, self, dim) if writes else index
             if size is not None and index.ndim and 1 != index.shape[-1] < size:
                 room = [(0, 0)] * (index.ndim - 1) + [(0, size - index.shape[-1])]
@@ -252,8 +258,8 @@ def index_select(self, dim, index):
     return result if self.ndim else result[0]  # of one index, whose length may be open
 
 
-def _places_to_write(array, dim, index, message):
-    places = positions(index, sizes.size(array, dim), message)
+def _places_to_write(array, dim, index, message, error=IndexError):
+    places = positions(index, sizes.size(array, dim), message, error=error)
     return along(dim, to_write(places, index, array, dim))
 
 
@@ -266,7 +272,10 @@ def _source(array, dim, index, source):
 @lowering(aten.index_add.default)
 def index_add(self, dim, index, source, *, alpha=1):
     array, dim, index = _one_dim(self, dim, index)
-    places = _places_to_write(array, dim, index, OUT_OF_RANGE)
+    refusal = (OUT_OF_RANGE,)
+    if array.ndim > 1:  # where the CPU words it differently
+        refusal = out_of_bounds(dim, sizes.size(array, dim)), RuntimeError
+    places = _places_to_write(array, dim, index, *refusal)
     source = _source(array, dim, index, source) * jnp.asarray(alpha).astype(source.dtype)
     return put_at(array, places, source, "sum").reshape(self.shape)
 
@@ -274,12 +283,12 @@ def index_add(self, dim, index, source, *, alpha=1):
 @lowering(aten.index_copy.default)
 def index_copy(self, dim, index, source):
     array, dim, index = _one_dim(self, dim, index)
-    size = array.shape[dim]
-    message = f"index_copy_(): index is out of bounds for dimension {dim} with size {size}"
+    size = sizes.size(array, dim)
+    message = f"index_copy_(): {out_of_bounds(dim, size)}"
     source = _source(array, dim, index, source)
     if index.size == 1 and not sizes.dynamic_dims(index):
         # As a cache takes one token after another: XLA writes it into a donated buffer.
-        (place,) = positions(index, sizes.size(array, dim), message)
+        (place,) = positions(index, size, message)
         return lax.dynamic_update_slice_in_dim(array, source, place, dim).reshape(self.shape)
     places = _places_to_write(array, dim, index, message)
     return put_at(array, places, source).reshape(self.shape)
@@ -289,8 +298,8 @@ def index_copy(self, dim, index, source):
 def index_fill(self, dim, index, value):
     array, dim, index = _one_dim(self, dim, index)
     size = array.shape[dim]
-    message = f"index is out of bounds for dimension {dim} with size {size}"
-    places = positions(index, sizes.size(array, dim), message, wrap=True)
+    length = sizes.size(array, dim)
+    places = positions(index, length, out_of_bounds(dim, length), wrap=True)
     places = to_write(places, index, array, dim)
     filled = jnp.zeros(size, bool).at[places].set(True, mode="drop")
     filled = filled.reshape((size,) + (1,) * (array.ndim - dim - 1))
@@ -309,7 +318,7 @@ def index_reduce(self, dim, index, source, reduce, *, include_self=True):
 
 
 def _flat_positions(self, index):
-    message = f"out of range: tried to access index on a tensor of {self.size} elements."
+    message = f"out of range: tried to access index {{value}} on a tensor of {self.size} elements."
     return positions(index, sizes.count(self), message, wrap=True)
 
 

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.linalg_errors import check_info
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

@@ -5,7 +5,8 @@ import itertools
 import jax.numpy as jnp
 import torch
 
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.checks import check
+from torch_tpu.lowering.registry import lowering
 
 # By what the name of the API contains, the first that fits, as PyTorch looks it up.
 _REASONS = {

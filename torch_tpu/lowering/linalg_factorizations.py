@@ -6,9 +6,10 @@ import torch
 from jax import lax
 from jax._src.tpu.linalg import svd as tpu_svd
 
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.linalg_errors import NON_FINITE, check_info, first_zero, refuse
 from torch_tpu.lowering.platforms import by_platform
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

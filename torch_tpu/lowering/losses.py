@@ -5,9 +5,10 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import sizes
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.platforms import by_platform
 from torch_tpu.lowering.promotion import cast, promote
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 
@@ -162,7 +163,7 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
     counts = (target != ignore_index) & sizes.inside(target)
     dim = _class_dim(self)
     within = (target >= 0) & (target < self.shape[dim])
-    check(~counts | within, "Target is out of bounds.")
+    check(~counts | within, "Target {value} is out of bounds.", value=target)
     factor = _class_weight(weight, target, counts).astype(self.dtype)
     loss = jnp.where(counts, -_class_score(self, target) * factor, 0)
     if reduction == 0 and self.ndim > 1:

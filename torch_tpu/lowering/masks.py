@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.indexing import get, places_dtype, true_places, unravel
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

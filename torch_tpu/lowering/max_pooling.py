@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from jax import lax
 
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.pooling import adaptive_bounds
 from torch_tpu.lowering.promotion import promote
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 from torch_tpu.lowering.windows import at_place, by_position, per_dim, sliding
 
 aten = torch.ops.aten

@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.promotion import cast, promote, result_type
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

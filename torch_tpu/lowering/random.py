@@ -14,8 +14,9 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import dtypes, sizes
+from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.promotion import cast
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 

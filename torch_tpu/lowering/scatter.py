@@ -7,6 +7,7 @@ from jax import lax
 from torch_tpu.lowering import sizes
 from torch_tpu.lowering.indexing import (
     at_least_1d,
+    out_of_bounds,
     places_dtype,
     positions,
     put_at,
@@ -19,8 +20,7 @@ aten = torch.ops.aten
 
 
 def _checked(size, dim, index):
-    message = f"index is out of bounds for dimension {dim} with size {size}"
-    return positions(index, size, message, error=RuntimeError)
+    return positions(index, size, out_of_bounds(dim, size), error=RuntimeError)
 
 
 def _cut(array, shape):

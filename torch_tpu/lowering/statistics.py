@@ -6,7 +6,8 @@ import torch
 from jax import lax
 
 from torch_tpu.lowering import reductions, sizes, sorting
-from torch_tpu.lowering.registry import check, lowering
+from torch_tpu.lowering.checks import check
+from torch_tpu.lowering.registry import lowering
 
 aten = torch.ops.aten
 
