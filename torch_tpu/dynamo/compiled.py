@@ -11,7 +11,7 @@ from torch._inductor.output_code import OutputCode
 
 from torch_tpu.compiler import store
 from torch_tpu.dynamo import logs
-from torch_tpu.dynamo.graph import EFFECT, Graph, Node, is_custom, open_names
+from torch_tpu.dynamo.graph import EFFECT, Graph, Node, Symbolic, is_custom, open_names
 from torch_tpu.dynamo.options import Options, current
 from torch_tpu.dynamo.runners import GraphRunner, StagedRunner
 from torch_tpu.dynamo.stages import ProgramStage, stages_of
@@ -79,9 +79,12 @@ class CompiledGraph(OutputCode):
 
 def can_lower(node: Node) -> bool:
     """Whether a node can be part of a program."""
+    is_decided = _is_decided_by_values(node.meta)
+    if isinstance(node.meta, Symbolic) and not is_decided:
+        return True  # an expression of the open sizes
     return (
         _answer("lowers", node.target)
-        and not (_is_decided_by_values(node.meta) and _answer("may_ask_values", node.target))
+        and not (is_decided and _answer("may_ask_values", node.target))
         and all(_answer("runs", callee.name) for callee in node.callees())
         and all(can_lower(inner) for graph in node.graphs() for inner in graph.nodes)
     )

@@ -191,7 +191,8 @@ class Graph:
         """
         first, metas = len(self.inputs), self.metas()
         nodes = [self.nodes[place - first] for place in places]
-        inputs = sorted({ref.place for node in nodes for ref in node.refs()} - set(places))
+        read = {ref.place for node in nodes for ref in node.refs()} - set(places)
+        inputs = sorted(read | self._showing([*read, *places]))
         numbers = {place: Ref(number) for number, place in enumerate([*inputs, *places])}
         graph = Graph(
             tuple(metas[place] for place in inputs),
@@ -200,6 +201,16 @@ class Graph:
             limits=self.limits,
         )
         return graph, inputs
+
+    def _showing(self, places: Iterable[int]) -> set[int]:
+        """The inputs that show open sizes of some values by themselves."""
+        metas = self.metas()
+        names = {name for place in places for name in open_names(metas[place])}
+        return {
+            place
+            for place, meta in enumerate(self.inputs)
+            if isinstance(meta, Symbolic) and names & {name for _, name in shown(meta)}
+        }
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the nodes one by one: what an operator does with a graph on the host."""
@@ -285,6 +296,16 @@ def open_names(meta: Any) -> Iterator[str]:
     elif isinstance(meta, (list, tuple)):
         for each in meta:
             yield from open_names(each)
+
+
+def shown(meta: Any) -> Iterable[tuple[int | None, str]]:
+    """The symbols that a description shows by themselves, and in which dimension."""
+    if isinstance(meta, Symbolic) and names_in(meta.expression) == {meta.expression}:
+        yield None, meta.expression
+    if isinstance(meta, TensorMeta):
+        for dim, size in enumerate(meta.sizes):
+            if isinstance(size, str) and names_in(size) == {size}:
+                yield dim, size
 
 
 class Reader:

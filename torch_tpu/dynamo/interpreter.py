@@ -28,7 +28,7 @@ from torch_tpu.dynamo.graph import (
     open_names,
     target_of,
 )
-from torch_tpu.dynamo.symbols import evaluate
+from torch_tpu.dynamo.symbols import evaluate, example
 from torch_tpu.lowering import bounded, dtypes, random, registry, sizes
 from torch_tpu.lowering.checks import collect_checks, first_failure
 
@@ -213,8 +213,7 @@ class Interpreter:
         if node.target == COPY:
             return self._copy(node, *args)
         if isinstance(node.meta, Symbolic):
-            expressions = [node.meta.expression]
-            return self._of_numbers(node, lambda: evaluate(expressions, self.state.symbols)[0])
+            return self._evaluated(node, [node.meta.expression])[0]
         if node.target in operators():
             if self.state.symbols and bounded.is_dynamic(args, kwargs):
                 raise NeedsExactSizes(node, self._symbols_of(node))
@@ -225,7 +224,7 @@ class Interpreter:
             values = tree_map(sizes.value, args)  # the result is not a size
             return self._of_numbers(node, lambda: function(*values, **kwargs))
         result = promised(self.by_rule(target, node, args, kwargs), node.meta)
-        return self.sized(result, node.meta)
+        return self.sized(result, node, node.meta)
 
     def _of_numbers(self, node: Node, function: Callable[[], Any]) -> Any:
         """What Python computes; where it wants numbers, open sizes have to be some."""
@@ -238,18 +237,21 @@ class Interpreter:
                 raise
             raise NeedsExactSizes(node, self._symbols_of(node) & symbols or symbols) from None
 
-    def sized(self, result: Any, meta: Any) -> Any:
+    def _evaluated(self, node: Node, expressions: Sequence[Any]) -> list[Any]:
+        return self._of_numbers(node, lambda: evaluate(expressions, self.state.symbols))
+
+    def sized(self, result: Any, node: Node, meta: Any) -> Any:
         """A result with its open sizes declared."""
         if isinstance(meta, list):
-            return [self.sized(each, item) for each, item in zip(result, meta, strict=True)]
+            return [self.sized(each, node, item) for each, item in zip(result, meta, strict=True)]
         if not isinstance(meta, TensorMeta) or meta.is_static or result is None:
             return result
-        return sizes.sized(result, evaluate(meta.sizes, self.state.symbols))
+        return sizes.sized(result, self._evaluated(node, meta.sizes))
 
-    def _sizes_of(self, meta: Any) -> list[Any]:
+    def _sizes_of(self, node: Node) -> list[Any]:
         """The sizes of a node's first result."""
-        first = meta if isinstance(meta, TensorMeta) else meta[0]
-        return evaluate(first.sizes, self.state.symbols)
+        first = node.meta if isinstance(node.meta, TensorMeta) else node.meta[0]
+        return self._evaluated(node, first.sizes)
 
     def _symbols_of(self, node: Node) -> frozenset[str]:
         """The open sizes that a node touches."""
@@ -288,9 +290,12 @@ class Interpreter:
         """What an op gives for arrays of open sizes."""
         if not bounded.serves(overload, args, kwargs):
             raise NeedsExactSizes(node, self._symbols_of(node))
-        drawn = self._sizes_of(node.meta) if "generator" in named else ()
+        drawn = self._sizes_of(node) if "generator" in named else ()
         with sizes.drawing(drawn):
-            return bounded.call(overload, args, kwargs, **named)
+            try:
+                return bounded.call(overload, args, kwargs, **named)
+            except (TypeError, ValueError) as error:  # bounds of what is equal may differ
+                raise NeedsExactSizes(node, self._symbols_of(node)) from error
 
     def _at_once(self, overload: Any, node: Node, args: Any, kwargs: Any, named: Any) -> Any:
         """What an op gives for arrays whose sizes are all known."""
@@ -352,8 +357,6 @@ def _left_out(result: Any, meta: TensorMeta) -> bool:
 
 def is_contiguous(meta: TensorMeta) -> bool:
     """Whether a tensor of this description is row-major, whatever its open sizes are."""
-    examples = {name: 64 + place for place, name in enumerate(sorted(open_names(meta)))}
+    sizes_and_strides = (evaluate(each, example(meta)) for each in (meta.sizes, meta.strides))
     with _disable_current_modes():
-        return torch.empty_strided(
-            evaluate(meta.sizes, examples), evaluate(meta.strides, examples), device="meta"
-        ).is_contiguous()
+        return torch.empty_strided(*sizes_and_strides, device="meta").is_contiguous()

@@ -10,11 +10,12 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu.compiler import store
+from torch_tpu.compiler.node import Dims
 from torch_tpu.dynamo.graph import Graph, Size
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.padding import Padding, padding_of
 from torch_tpu.dynamo.signature import Signature, open_sizes
-from torch_tpu.dynamo.symbols import Symbols, Values
+from torch_tpu.dynamo.symbols import Symbols, Values, largest
 
 _log = logging.getLogger("torch_tpu")
 
@@ -26,18 +27,30 @@ class OpenSizes:
         self.graph = graph
         self.signature = signature
         self.symbols = Symbols(graph)
+        self.exact: frozenset[str] | None = None  # the first call's sizes find them
         self._bucket = options.bucket
         self._padding = [(place, padding_of(graph.inputs[place])) for place in signature.padded]
-        self._dims = self.symbols.evaluator(
-            f"({', '.join(map(str, padding.sizes))},)" for _, padding in self._padding
-        )
+        self._dims = functools.cache(self._find_dims)
         self.of_outputs = self.symbols.evaluator(open_sizes(signature.results))
 
-    @functools.cached_property
-    def exact(self) -> frozenset[str]:
-        """The symbols that must be numbers, because an op can't run at a bound."""
+    def _find_exact(self, values: Values) -> frozenset[str]:
+        """The symbols that must be numbers, because an op can't run at a bound.
+
+        A trace finds them, of a program for a call with these values: sizes of any other call may
+        not fit together.
+        """
+
+        def find() -> dict[str, tuple[str, int]]:
+            from torch_tpu.dynamo import tracing
+
+            return tracing.exact_symbols(
+                self.graph,
+                self.signature,
+                lambda exact: self._apart(self.symbols.bounds(values, exact, self._bucket), exact),
+            )
+
         found: dict[str, tuple[str, int]] = store.answer(
-            b"exact:" + self.graph.digest, "sizes that must be exact", self._find_exact
+            b"exact:" + self.graph.digest, "sizes that must be exact", find
         )
         for name, (op, place) in found.items():
             site = self.graph.nodes[place].site
@@ -50,14 +63,25 @@ class OpenSizes:
             )
         return frozenset(found)
 
-    def _find_exact(self) -> dict[str, tuple[str, int]]:
-        from torch_tpu.dynamo import tracing
-
-        return tracing.exact_symbols(self.graph, self.signature)
+    def _apart(self, bounds: Values, exact: frozenset[str]) -> Values:
+        """Other bounds of what isn't exact, of which no two are equal by chance."""
+        return tuple(
+            bound if name in exact else (1 + place) * bound + place * bool(bound)
+            for place, (name, bound) in enumerate(zip(self.symbols.names, bounds, strict=True))
+        )
 
     def bounds(self, values: Values) -> Values:
         """The bound of each symbol in a call with these values."""
+        if self.exact is None:
+            self.exact = self._find_exact(values)
         return self.symbols.bounds(values, self.exact, self._bucket)
+
+    def _find_dims(self, bounds: Values) -> list[Dims]:
+        """The dims of each padded argument's value."""
+        return [
+            padding.dims(largest(padding.sizes, self.symbols.names, bounds, self.exact or ()))
+            for _, padding in self._padding
+        ]
 
     def integer(self, size: Size, values: Values) -> int:
         """A size, or an expression of sizes, in a call with these values."""
@@ -71,7 +95,7 @@ class OpenSizes:
         replaced = []
         for (place, padding), dims in zip(self._padding, self._dims(bounds), strict=True):
             argument = arguments[place]
-            arguments[place] = padded(argument, padding, padding.dims(dims))
+            arguments[place] = padded(argument, padding, dims)
             if arguments[place] is not argument and place in self.signature.writes:
                 replaced.append((argument, arguments[place]))
         return replaced

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 from torch_tpu.compiler.node import Dims
-from torch_tpu.dynamo.graph import Size, TensorMeta, open_names
-from torch_tpu.dynamo.symbols import evaluate
+from torch_tpu.dynamo.graph import Size, TensorMeta
+from torch_tpu.dynamo.symbols import evaluate, example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +36,16 @@ class Padding:
 
 
 def padding_of(meta: TensorMeta) -> Padding:
-    """A tensor's place in a padded value, told from its strides at sizes that differ."""
-    names = sorted(open_names(meta))
-    example = {name: 7 + 4 * place for place, name in enumerate(names)}
-    strides = evaluate(meta.strides, example)
+    """A tensor's place in a padded value, told from its strides at some sizes."""
+    strides = evaluate(meta.strides, example(meta))
     order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
     return Padding(order, tuple(meta.sizes[dim] for dim in order))
+
+
+def is_packed(meta: TensorMeta) -> bool:
+    """Whether its elements lie without gaps, so that any view of it is one of the value, too."""
+    sizes = example(meta)
+    return evaluate(meta.strides, sizes) == evaluate(packed(meta).strides, sizes)
 
 
 def packed(meta: TensorMeta) -> TensorMeta:

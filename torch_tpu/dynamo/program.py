@@ -21,7 +21,7 @@ from torch_tpu.dynamo.graph import Graph, TensorMeta, target_of
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.padding import padding_of
 from torch_tpu.dynamo.signature import Signature, open_sizes
-from torch_tpu.dynamo.symbols import evaluate
+from torch_tpu.dynamo.symbols import largest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +121,8 @@ class GraphSource:
         """The dims of the value under a tensor."""
         if not meta.is_static:
             padding = padding_of(meta)
-            symbols = dict(zip(self.signature.symbols, self.bounds, strict=True))
-            return padding.dims(evaluate(padding.sizes, symbols))
+            symbols = self.signature.symbols
+            return padding.dims(largest(padding.sizes, symbols, self.bounds, self.exact))
         return layout.value_dims(Created(meta.sizes, meta.strides, meta.dtype), None)
 
     @property

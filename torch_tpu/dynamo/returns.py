@@ -14,6 +14,7 @@ import torch
 from torch._C._dynamo.guards import _reinterpret_tensor
 
 from torch_tpu.dynamo.graph import COPY, Graph, Ref, Size, Symbolic, TensorMeta, target_of
+from torch_tpu.dynamo.padding import is_packed
 
 # Views whose elements aren't the base's as they are.
 _CHANGING = ("aten::_conj", "aten::_neg_view")
@@ -59,14 +60,15 @@ class View:
     """A strided view of a new tensor or an argument; ``offset`` counts from that one's own."""
 
     base: New | Argument
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
     offset: Size
 
     def get(self, call: Call) -> Any:
         """The output."""
+        sizes, strides = (tuple(map(call.integer, each)) for each in (self.sizes, self.strides))
         offset = call.integer(self.offset)
-        return _reinterpret_tensor(self.base.get(call), self.sizes, self.strides, offset)
+        return _reinterpret_tensor(self.base.get(call), sizes, strides, offset)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +122,8 @@ def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
         base: New | Argument
         if root < len(graph.inputs):
             base = Argument(root)
+        elif place != root and (written_to := _lies_in(graph, metas, root)) is not None:
+            base = Argument(written_to)
         elif root != place and (root in places or shared.count(root) > 1):
             base = new(root)
         else:
@@ -144,7 +148,7 @@ def _root(graph: Graph, metas: list[Any], written: set[int], place: int) -> int:
     """The value that an output is a strided view of; itself where it is none."""
     first = len(graph.inputs)
     meta, root = metas[place], place
-    if not isinstance(meta, TensorMeta) or not meta.is_static:
+    if not isinstance(meta, TensorMeta):
         return place
     while root >= first:
         node = graph.nodes[root - first]
@@ -154,10 +158,27 @@ def _root(graph: Graph, metas: list[Any], written: set[int], place: int) -> int:
             break
         root = node.args[0].place
     base = metas[root]
-    if not isinstance(base, TensorMeta) or not base.is_static or root in written:
+    if not isinstance(base, TensorMeta) or root in written:
+        return place
+    if root >= first and not base.is_static and not is_packed(base):
         return place
     same = (base.dtype, base.device) == (meta.dtype, meta.device) and meta.device != "cpu"
     return root if same else place
+
+
+def _lies_in(graph: Graph, metas: list[Any], place: int) -> int | None:
+    """The input of open sizes that has a value at the end, if it lies there as it did before.
+
+    AOTAutograd makes views of what was written again: of open sizes by our strides and offset.
+    """
+    if metas[place].is_static:
+        return None
+    for node in graph.nodes:
+        if node.target == COPY and node.args[1] == Ref(place):
+            destination = node.args[0].place
+            same = metas[destination].strides == metas[place].strides
+            return destination if same and destination < len(graph.inputs) else None
+    return None
 
 
 def _distance(offset: Size, base: Size) -> Size:

@@ -50,7 +50,7 @@ class GraphRunner:
                 tuple(Binding(*binding) for binding in bindings),
                 tuple(donated) if self.options.donate else (),
                 tuple(bounds),
-                self._sizes.exact if self._sizes else frozenset(),
+                (self._sizes and self._sizes.exact) or frozenset(),
                 self.options,
                 self.ordinal,
                 self.options.matmul_precision or matmul_precision(),

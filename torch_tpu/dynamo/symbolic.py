@@ -38,7 +38,7 @@ class SymbolicInterpreter(Interpreter):
         args = [_number(each) if _is_number(argument) else each for argument, each in arguments]
         return super().by_rule(overload, node, args, kwargs, key)
 
-    def sized(self, result: Any, meta: Any) -> Any:
+    def sized(self, result: Any, node: Node, meta: Any) -> Any:
         """A result as it is: JAX knows its sizes."""
         return result
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from torch_tpu.dynamo.graph import Graph, Size, Symbolic, TensorMeta, names_in
+from torch_tpu.dynamo.graph import Graph, Size, TensorMeta, open_names, shown
+from torch_tpu.lowering.intervals import Interval, RuntimeInteger, most
 
 Values = tuple[int, ...]
 Buckets = Callable[[int], int]
@@ -31,8 +33,8 @@ _FUNCTIONS: dict[str, Any] = {
     "Max": lambda *each: functools.reduce(_larger, each),
     "Min": lambda *each: functools.reduce(_smaller, each),
     "Identity": lambda a: a,
-    "Eq": lambda a, b: a == b,
-    "Ne": lambda a, b: a != b,
+    "Eq": lambda a, b: _are_equal(a, b),
+    "Ne": lambda a, b: not _are_equal(a, b),
     "Piecewise": lambda *cases: functools.reduce(_otherwise, reversed(cases), 0),
     "IntTrueDiv": operator.truediv,
     "FloatTrueDiv": operator.truediv,
@@ -59,10 +61,16 @@ def _smaller(a: Any, b: Any) -> Any:
     return b.minimum(a)
 
 
-def _otherwise(rest: Any, case: tuple[Any, Any]) -> Any:
-    """A case's value where its condition holds; a traced one can't choose between branches."""
+def _are_equal(a: Any, b: Any) -> bool:
+    if isinstance(a, RuntimeInteger) or isinstance(b, RuntimeInteger):
+        raise TypeError("whether sizes are equal is known only when the program runs")
+    return a == b
+
+
+def _otherwise(rest: Any, case: tuple[Any, bool]) -> Any:
+    """A case's value where its condition holds."""
     value, holds = case
-    return rest + holds * (value - rest)
+    return value if holds else rest
 
 
 @functools.cache
@@ -129,11 +137,30 @@ def evaluate(sizes: Iterable[Size], values: dict[str, Any]) -> list[Any]:
     return _compiled(tuple(sizes), tuple(values))(*values.values())
 
 
-def shown(meta: Any) -> Iterable[tuple[int | None, str]]:
-    """The symbols that a description shows by themselves, and in which dimension."""
-    if isinstance(meta, Symbolic) and names_in(meta.expression) == {meta.expression}:
-        yield None, meta.expression
-    if isinstance(meta, TensorMeta):
-        for dim, size in enumerate(meta.sizes):
-            if isinstance(size, str) and names_in(size) == {size}:
-                yield dim, size
+def largest(
+    sizes: Iterable[Size], names: tuple[str, ...], bounds: Values, exact: Collection[str]
+) -> Values:
+    """The largest value of each size where the symbols go up to their bounds.
+
+    Those that are ``exact`` are their bounds.
+    """
+    symbols = {
+        name: bound if name in exact else Interval(0, bound)
+        for name, bound in zip(names, bounds, strict=True)
+    }
+    return tuple(map(most, evaluate(sizes, symbols)))
+
+
+def example(meta: TensorMeta) -> dict[str, int]:
+    """Values of a tensor's open sizes with which no dimension is trivial, where there are some.
+
+    They have many divisors, and are apart from one another, for expressions like ``s1//(s0//8)``.
+    """
+    names = sorted(open_names(meta))
+    values = [720720 ** (place + 1) for place in range(len(names))]
+    tried = [
+        dict(zip(order, values, strict=True))
+        for order in itertools.islice(itertools.permutations(names), 24)
+    ]
+    open_ones = [size for size in meta.sizes if isinstance(size, str)]
+    return next((each for each in tried if min(evaluate(open_ones, each), default=2) > 1), tried[0])

@@ -9,8 +9,17 @@ from typing import Any
 import torch
 from torch.utils._dtype_abbrs import dtype_abbrs
 
-from torch_tpu.dynamo.graph import Callee, Graph, Literal, Node, Ref, Site, Symbolic, TensorMeta
-from torch_tpu.dynamo.symbols import shown
+from torch_tpu.dynamo.graph import (
+    Callee,
+    Graph,
+    Literal,
+    Node,
+    Ref,
+    Site,
+    Symbolic,
+    TensorMeta,
+    shown,
+)
 
 Names = dict[int, str]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -124,7 +125,7 @@ def _unpadded(base: Array, meta: TensorMeta, symbols: dict[str, Any]) -> Array:
     padding = padding_of(meta)
     true = evaluate(padding.sizes, symbols)
     if padding.leads:
-        array = base.reshape(tuple(map(operator.index, true)))
+        array = sizes.at_bounds(base, tuple(map(operator.index, true)))
     else:
         array = sizes.unpack(base, true)
     back = tuple(padding.order.index(dim) for dim in range(len(true)))
@@ -138,7 +139,7 @@ def _padded(result: Array, meta: TensorMeta, dims: tuple[int, ...]) -> Array:
     array = lax.transpose(round_to(result, meta.dtype), padding.order)
     if not padding.leads:
         array = sizes.pack(array, [true[dim] for dim in padding.order])
-    return array.reshape(dims)
+    return sizes.at_bounds(array, dims)
 
 
 def _number(inputs: dict[int | str, Array], kind: str, place: int, meta: Any) -> Array:
@@ -189,12 +190,18 @@ def _spec(binding: Binding, offset: int) -> views.ViewSpec:
     )
 
 
-def exact_symbols(graph: Graph, signature: Signature) -> dict[str, tuple[str, int]]:
-    """The symbols that must be numbers, each with the op that needs it and its node's number."""
+def exact_symbols(
+    graph: Graph, signature: Signature, bounds: Callable[[frozenset[str]], tuple[int, ...]]
+) -> dict[str, tuple[str, int]]:
+    """The symbols that must be numbers, each with the op that needs it and its node's number.
+
+    ``bounds`` has an example's, given those symbols that are numbers in it.
+    """
     exact: dict[str, tuple[str, int]] = {}
     while True:
         try:
-            _trace_at_example(graph, signature, frozenset(exact))
+            numbers = frozenset(exact)
+            _trace_at_example(graph, signature, numbers, bounds(numbers))
             return exact
         except NeedsExactSizes as need:
             added = need.symbols.difference(exact)
@@ -204,12 +211,10 @@ def exact_symbols(graph: Graph, signature: Signature) -> dict[str, tuple[str, in
             exact.update(dict.fromkeys(added, (need.node.target, place)))
 
 
-def _trace_at_example(graph: Graph, signature: Signature, exact: frozenset[str]) -> None:
+def _trace_at_example(
+    graph: Graph, signature: Signature, exact: frozenset[str], bounds: tuple[int, ...]
+) -> None:
     """Trace a graph as for some sizes, for what it can't do."""
-    are_sizes = graph.sizes()  # of other integers 0 is the likeliest to be in range
-    bounds = tuple(
-        16 + place if name in are_sizes else 0 for place, name in enumerate(signature.symbols)
-    )
     source = GraphSource(graph, signature, (), (), bounds, exact, Options(), 0, "highest")
     bindings = []
     for place in signature.tensors:

@@ -78,13 +78,15 @@ def same(self: Array, **options: Any) -> Array:
     return self
 
 
-# Places along a dimension: an int counts from the end if negative, a Size or a scalar does not.
+# Places along a dimension: what is negative counts from the end.
 
 
 def _place(place: Any, length: Any) -> Any:
     if isinstance(place, int):
         return place if place >= 0 else place + length
-    return sizes.value(place)
+    number = sizes.value(place)
+    is_place = isinstance(place, sizes.Size) and place.least >= 0
+    return number if is_place else jnp.where(number < 0, number + length, number)
 
 
 def _end(end: Any, length: Any) -> Any:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
@@ -26,100 +25,9 @@ from jax import lax
 from jax.extend.core.primitives import copy_p
 
 from torch_tpu.lowering import dtypes
+from torch_tpu.lowering.size import Dim, Size, factors_of, value
 
 Array = Any
-
-# What a size that is no product is known by: a number, or an operation and what it works on.
-_Name = tuple[Any, ...]
-_numbers = itertools.count()
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Size:
-    """A size that is known when the program runs: its bound, and its value, a traced int32 scalar.
-
-    Where Python wants an integer (a shape) it is its bound. Its arithmetic keeps both, and of a
-    product the factors, so that a reshape can tell which dimensions it leaves as they are.
-    """
-
-    bound: int
-    value: Array
-    factors: tuple[int, tuple[_Name, ...]] = dataclasses.field(
-        default_factory=lambda: (1, ((next(_numbers),),))
-    )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", lax.convert_element_type(self.value, jnp.int32))
-
-    def __index__(self) -> int:
-        return self.bound
-
-    def __mul__(self, other: int | Size) -> int | Size:
-        if other == 0:
-            return 0
-        (number, names), (factor, others) = self.factors, _factors(other)
-        factors = number * factor, tuple(sorted(names + others, key=str))
-        return Size(self.bound * operator.index(other), self.value * value(other), factors)
-
-    __rmul__ = __mul__
-
-    def _combined(self, operation: str, other: int | Size, bound: int, value: Array) -> Size:
-        """A size known by the operation that made it, so that the same one again is the same."""
-        return Size(bound, value, (1, ((operation, self.factors, _factors(other)),)))
-
-    def __add__(self, other: int | Size) -> Size:
-        bound = self.bound + operator.index(other)
-        return self._combined("+", other, bound, self.value + value(other))
-
-    __radd__ = __add__
-
-    def __sub__(self, other: int | Size) -> Size:
-        least = 0 if isinstance(other, Size) else other
-        return self._combined("-", other, self.bound - least, self.value - value(other))
-
-    def __rsub__(self, other: int) -> Size:
-        return self._combined("from", other, other, other - self.value)
-
-    def __floordiv__(self, other: int | Size) -> int | Size:
-        number, names = self.factors
-        factor, others = _factors(other)
-        rest = list(names)
-        with contextlib.suppress(ValueError):
-            for name in others:
-                rest.remove(name)
-            if number % factor == 0:
-                return self._divided(number // factor, rest, other)
-        least = 1 if isinstance(other, Size) else other
-        return self._combined("//", other, self.bound // least, self.value // value(other))
-
-    def _divided(self, number: int, names: list[_Name], divisor: int | Size) -> int | Size:
-        if not names:
-            return number
-        bound = self.bound // operator.index(divisor)
-        return Size(bound, self.value // value(divisor), (number, tuple(names)))
-
-    def __rfloordiv__(self, other: int) -> Size:
-        return self._combined("divides", other, other, other // self.value)
-
-    def __mod__(self, other: int | Size) -> Size:
-        bound = operator.index(other) - 1
-        return self._combined("%", other, bound, self.value % value(other))
-
-    def maximum(self, other: int | Size) -> Size:
-        bound = max(self.bound, operator.index(other))
-        return self._combined("max", other, bound, jnp.maximum(self.value, value(other)))
-
-    def minimum(self, other: int | Size) -> Size:
-        bound = min(self.bound, operator.index(other))
-        return self._combined("min", other, bound, jnp.minimum(self.value, value(other)))
-
-
-Dim = int | Size
-
-
-def value(size: Dim) -> Any:
-    """A size as a number: an int, or the traced scalar."""
-    return size.value if isinstance(size, Size) else size
 
 
 def number(size: Any, dtype: Any) -> Any:
@@ -130,10 +38,6 @@ def number(size: Any, dtype: Any) -> Any:
 def is_traced(size: Any) -> bool:
     """Whether a count is known only when the program runs."""
     return isinstance(size, jax.Array)
-
-
-def _factors(size: Dim) -> tuple[int, tuple[_Name, ...]]:
-    return size.factors if isinstance(size, Size) else (size, ())
 
 
 # The trace's table
@@ -232,7 +136,7 @@ def like(array: Array, *sources: Any) -> Array:
 def same(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
     """Whether sizes are known to be equal."""
     return len(left) == len(right) and all(
-        one is other or (_factors(one) == _factors(other) and isinstance(one, type(other)))
+        one is other or (factors_of(one) == factors_of(other) and isinstance(one, type(other)))
         for one, other in zip(left, right, strict=True)
     )
 
@@ -377,7 +281,7 @@ def _groups(
     befores, afters = list(source), list(target)
     while befores and afters:
         before, after = [befores.pop(0)], [afters.pop(0)]
-        while _factors(math.prod(before)) != _factors(math.prod(after)):
+        while factors_of(math.prod(before)) != factors_of(math.prod(after)):
             shorter = math.prod(map(operator.index, before)) <= math.prod(
                 map(operator.index, after)
             )
@@ -439,7 +343,7 @@ def _static_at_end(sizes: tuple[Dim, ...]) -> int:
     """How many elements at the end of any index are contiguous, whatever the dynamic sizes."""
     length = 1
     for each in reversed(sizes):
-        length *= _factors(each)[0]
+        length *= factors_of(each)[0]
         if isinstance(each, Size):
             break
     return length
@@ -450,7 +354,7 @@ def _in_rows(sizes: tuple[Dim, ...], length: int) -> tuple[Dim, ...] | None:
     left = list(sizes)
     while length > 1:
         last = left.pop()
-        factor = _factors(last)[0]
+        factor = factors_of(last)[0]
         if factor % length == 0:
             left.append(last // length)
             break
