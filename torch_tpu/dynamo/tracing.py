@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -17,12 +17,13 @@ from torch_tpu.compiler.lower import in_memory_order, round_to
 from torch_tpu.compiler.node import Program
 from torch_tpu.compiler.target import Device
 from torch_tpu.dynamo import dumps, errors
-from torch_tpu.dynamo.graph import Graph, Symbolic, TensorMeta
+from torch_tpu.dynamo.graph import Graph, Ref, Symbolic, TensorMeta, names_in
 from torch_tpu.dynamo.interpreter import GraphError, Interpreter, NeedsExactSizes, State
 from torch_tpu.dynamo.options import Options
 from torch_tpu.dynamo.program import Binding, GraphSource, Signature, padding_of, whole
 from torch_tpu.dynamo.symbols import evaluate
 from torch_tpu.lowering import dtypes, registry, sizes, views
+from torch_tpu.lowering.intervals import Interval
 
 Array = Any
 
@@ -197,7 +198,7 @@ def exact_symbols(
 
     ``bounds`` has an example's, given those symbols that are numbers in it.
     """
-    exact: dict[str, tuple[str, int]] = {}
+    exact = dict(_of_floats(graph, signature))
     while True:
         try:
             numbers = frozenset(exact)
@@ -209,6 +210,20 @@ def exact_symbols(
                 raise
             place = next(i for i, node in enumerate(graph.nodes) if node is need.outer)
             exact.update(dict.fromkeys(added, (need.node.target, place)))
+
+
+def _of_floats(graph: Graph, signature: Signature) -> Iterator[tuple[str, tuple[str, int]]]:
+    """The symbols in arguments' sizes that floats take part in, with the first op on each."""
+    for input in signature.padded:
+        names = {name for size in graph.inputs[input].sizes for name in names_in(size)}
+        unknown = dict.fromkeys(names, Interval(0, 1))
+        try:
+            evaluate(graph.inputs[input].sizes, unknown)
+        except TypeError:
+            readers = (i for i, node in enumerate(graph.nodes) if Ref(input) in node.refs())
+            place = next(readers, 0)
+            for name in sorted(names):
+                yield name, (graph.nodes[place].target, place)
 
 
 def _trace_at_example(
