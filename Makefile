@@ -38,13 +38,12 @@ demo: build
 	$(BIN)/python examples/char_gpt.py
 
 test: build
-	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile -m 'not slow' tests --ignore=tests/conformance/test_op_db.py $(ARGS)
+	$(BIN)/python -m pytest -q -n $(MAX_JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow' tests $(ARGS)
 
 # PyTorch's own databases, every result in docs/conformance.json; ARGS='--names add' runs some.
 conformance: build
 	$(if $(ARGS),,rm -f docs/conformance.json)
 	$(BIN)/python tests/conformance/run.py --json docs/conformance.json --page docs/conformance.md $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m pytest -q tests/conformance/test_op_db.py)
 	$(if $(ARGS),,$(BIN)/python -m pytest -q -m slow tests)
 
 # Compiles a program of every rule for TPUs; none needs to be there.

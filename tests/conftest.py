@@ -1,5 +1,6 @@
 """What every test shares: two CPU devices, settings that don't leak, Python in a fresh process."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -17,6 +18,28 @@ import torch_tpu  # noqa: F401  # a checkout without an entry point registers he
 # Every test begins in this mode: TORCH_TPU_TEST_MODE=fused runs the whole suite under fusion.
 MODE = os.environ.get("TORCH_TPU_TEST_MODE", "strict")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# These run first: a long file that begins last leaves one worker waiting for the other.
+LONGEST = (
+    "conformance/test_op_db.py",
+    "test_docs.py",
+    "accelerator/test_modes.py",
+    "dynamo/test_warm_start.py",
+    "examples/test_examples.py",
+    "dynamo/test_missing_rules.py",
+    "dynamo/test_generate.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    places = {os.path.join(ROOT, "tests", name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+
+
+def pytest_collection_finish():
+    """What imports and collection made stays: the collector need not look at it every time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -153,19 +153,31 @@ FLAGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("flags", FLAGS)
-def test_flags_that_are_known_from_cuda_mean_this_device(flags, run_python):
-    """Some mix PyTorch's older and newer settings, which its own getter refuses to look at."""
+def test_flags_that_are_known_from_cuda_mean_this_device(run_python):
+    """Each in a process of its own, forked after the imports, as PyTorch keeps their history.
+
+    Some mix PyTorch's older and newer settings, which its own getter refuses to look at.
+    """
     code = f"""
-import warnings
+import os, sys, warnings
 warnings.simplefilter("ignore")
-import torch
-{flags}
-x = torch.ones(2, 2, device="tpu")
-print((x @ x).sum().item(), torch.compile(torch.mm)(x, x).sum().item())
-print(torch.tpu.precision.get().value)
+import torch, torch._dynamo
+import torch_tpu.compiler.building
+for flags in {list(FLAGS)}:
+    child = os.fork()
+    if not child:
+        exec(flags)
+        x = torch.ones(2, 2, device="tpu")
+        print((x @ x).sum().item(), torch.compile(torch.mm)(x, x).sum().item(), end=" ")
+        print(torch.tpu.precision.get().value)
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, flags
 """
-    assert run_python(code, quiet=False).split() == ["8.0", "8.0", FLAGS[flags]]
+    printed = run_python(code, quiet=False).splitlines()
+    assert dict(zip(FLAGS, printed, strict=True)) == {
+        flags: f"8.0 8.0 {precision}" for flags, precision in FLAGS.items()
+    }
 
 
 def test_debug_switches():

@@ -161,7 +161,6 @@ def no_automatic_collection():
     gc.disable()
     gc.freeze()  # the collector has less to look at, and is quicker
     yield
-    gc.unfreeze()
     gc.enable()
 
 
