@@ -62,12 +62,23 @@ def opmath(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in _NARROW else dtype
 
 
+_NARROW_INTEGERS = {np.dtype(name) for name in ("int8", "uint8", "int16", "uint16")}
+
+
 def convert(array: Any, dtype: np.dtype) -> Any:
-    """An array in another dtype, by PyTorch's rules: what exceeds float8_e4m3fn saturates."""
+    """An array in another dtype, by PyTorch's rules.
+
+    What exceeds float8_e4m3fn saturates; what exceeds a narrow integer wraps around, where XLA
+    would saturate.
+    """
     if dtype == jnp.float8_e4m3fn and dtype != array.dtype:
         wide = array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.float32)
         largest = wide.dtype.type(jnp.finfo(dtype).max)
         array = lax.clamp(-largest, wide, largest)
+    if dtype in _NARROW_INTEGERS and jnp.issubdtype(array.dtype, jnp.floating):
+        array = lax.convert_element_type(array, jnp.int32)
+    if dtype == jnp.bool_ and jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return array != 0
     return lax.convert_element_type(array, dtype)
 
 

@@ -27,11 +27,19 @@ def _arctan(x):
     return by_platform(x, cpu=of_no_constant if exchanges else jnp.arctan, default=jnp.arctan)
 
 
+def _arcsinh(x):
+    """JAX takes the same side of a complex branch cut for either sign of a zero real part."""
+    result = jnp.arcsinh(x)
+    if not jnp.iscomplexobj(x):
+        return result
+    return lax.complex(jnp.copysign(result.real, x.real), result.imag)
+
+
 for _name, _function in {
     "acos": jnp.arccos,
     "acosh": jnp.arccosh,
     "asin": jnp.arcsin,
-    "asinh": jnp.arcsinh,
+    "asinh": _arcsinh,
     "atan": _arctan,
     "atanh": jnp.arctanh,
     "cos": jnp.cos,

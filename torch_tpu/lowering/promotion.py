@@ -76,7 +76,7 @@ def cast(operand: Any, dtype: torch.dtype) -> jax.Array:
     """The operand as a strongly typed array of a torch dtype, converted as PyTorch does."""
     target = dtypes.to_jax(dtype)
     array = jnp.asarray(operand)
-    if jnp.issubdtype(array.dtype, jnp.complexfloating) and not dtype.is_complex:
+    if jnp.iscomplexobj(array) and not (dtype.is_complex or dtype == torch.bool):
         array = sizes.like(array.real, array)
     return sizes.converted(array, target)
 

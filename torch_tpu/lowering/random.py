@@ -262,18 +262,30 @@ def randperm(n, *, dtype=None, layout=None, device=None, pin_memory=None, genera
     return lax.sort((first, second, place), num_keys=2)[2]
 
 
+def _check_probabilities(weights, each):
+    """Refuse what is no distribution in the words of the CPU, which looks at ``each`` or at all."""
+    is_finite, is_positive = jnp.isfinite(weights), weights >= 0
+    invalid = "invalid multinomial distribution"
+    if each:
+        check(is_positive, f"{invalid} (encountering probability entry < 0)", RuntimeError)
+        infinite = f"{invalid} (encountering probability entry = infinity or NaN)"
+        check(is_finite, infinite, RuntimeError)
+    else:
+        message = "probability tensor contains either `inf`, `nan` or element < 0"
+        check(is_finite & is_positive, message, RuntimeError)
+    check(jnp.sum(weights, -1) > 0, f"{invalid} (sum of probabilities <= 0)", RuntimeError)
+
+
 @lowering(aten.multinomial.default)
 def multinomial(self, num_samples, replacement=False, *, generator):
     if not replacement and num_samples > self.shape[-1]:
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
+    if self.shape[-1] > 2**24:
+        raise RuntimeError("number of categories cannot exceed 2^24")
     weights = self.astype(_compute_dtype(self.dtype))
-    check(
-        jnp.isfinite(weights) & (weights >= 0),
-        "probability tensor contains either `inf`, `nan` or element < 0",
-        RuntimeError,
-    )
+    _check_probabilities(weights, each=replacement and num_samples > 1)
     if not replacement or num_samples == 1:
         # The first arrivals of independent exponential clocks are a draw without replacement.
         clocks = -jnp.log(open_uniform(generator, weights.shape, weights.dtype))
