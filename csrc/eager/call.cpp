@@ -61,9 +61,21 @@ void natural_dims(const c10::TensorImpl& tensor, Slot& slot) {
   }
 }
 
+// Whether strides are what sizes alone would give, also along dims of one element, where
+// is_contiguous() doesn't look: results get theirs from them.
+bool is_row_major(const c10::TensorImpl& tensor) {
+  auto sizes = tensor.sizes(), strides = tensor.strides();
+  int64_t expected = 1;
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    if (strides[dim] != expected) return false;
+    expected *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return true;
+}
+
 // Whether a tensor is exactly its storage's Value.
 bool sees_all(const c10::TensorImpl& tensor, const Slot& slot) {
-  return tensor.storage_offset() == 0 && tensor.is_contiguous() &&
+  return tensor.storage_offset() == 0 && is_row_major(tensor) &&
          tensor.sizes() == c10::IntArrayRef(slot.dims) &&
          c10::typeMetaToScalarType(tensor.dtype()) == slot.dtype &&
          !tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Conjugate) |

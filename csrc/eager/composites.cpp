@@ -65,6 +65,7 @@ const std::unordered_set<std::string_view>& recorded() {
       "aten::norm",
       "aten::mode",
       "aten::logsumexp",
+      "aten::conj_physical_",
       "aten::dist",
       "aten::binary_cross_entropy_with_logits",
       "aten::smooth_l1_loss_backward",

@@ -259,3 +259,15 @@ def test_attention_broadcasts_and_refuses_as_on_the_cpu(case):
     else:
         have = attend(query.to(DEVICE), key.to(DEVICE), key.to(DEVICE))
         torch.testing.assert_close(have.cpu(), expected)
+
+
+def test_numbers_that_are_equal_promote_by_their_own_kind(run_python, tmp_path):
+    """In a process whose caches are empty, as the first one's kind could be taken for all."""
+    code = """
+import torch
+for dtype in (torch.float32, torch.int64, torch.bool):
+    host = torch.ones(3, dtype=dtype)
+    for number in (0.5, 0.5 + 0j, 1, True):
+        assert (host.to("tpu") * number).dtype == (host * number).dtype, (dtype, number)
+"""
+    run_python(code, TORCH_TPU_CACHE_DIR=str(tmp_path))

@@ -371,7 +371,7 @@ def _stand_in_number(number: Number) -> Any:
     return torch.tensor(value, dtype=number.dtype, device="cpu")
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None, typed=True)  # 1, True, 1.0 and 1+0j are equal
 def _wrapped_number(value: Any) -> torch.Tensor:
     """The 0-dim tensor that PyTorch makes of a Python number, which promotes as the number does.
 
