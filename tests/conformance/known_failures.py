@@ -23,6 +23,8 @@ LOSES_CHANNELS = "the CPU loses the output channels where input channels are non
 META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kernel column-major"
 CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
 META_WORDS = "the meta kernel that is asked words its refusal of an out= differently"
+META_INDICES = "the meta kernel that is asked takes an out= of indices in 32 bits"
+BYTE_WEIGHTS = "the CPU interpolates bytes with weights of 16 bits, which may be off by two"
 PRINTS = "PyTorch's message prints the tensors that it refuses, with their device"
 OUT_DTYPE = "PyTorch adds in the dtype of out=, which no rule sees"
 OUTSIDE_VIEW = "it writes outside the view that the rule is given"
@@ -66,16 +68,33 @@ class Known:
 
 
 TABLE = [
-    Known(ROW_MAJOR, "argwhere"),
+    Known(ROW_MAJOR, "argwhere", forms="functional,noncontiguous,views"),
     Known(NO_HALF_COMPLEX, "chalf"),
-    Known(NO_SPARSE, "sparse.mm.reduce sparse.sampled_addmm to_sparse"),
-    Known(TIES, "kthvalue topk", dtypes="int64"),
-    Known(TIES, "argsort sort", dtypes="bool"),
-    Known(TIES, "argsort msort sort topk", dtypes="bfloat16"),
-    Known(TIES, "argsort msort sort", dtypes="float16"),
+    Known(NO_SPARSE, "to_sparse"),
+    Known(
+        NO_SPARSE,
+        "sparse.mm.reduce sparse.sampled_addmm",
+        forms="functional,noncontiguous,out,errors,forward AD,gradgrad,empty,views",
+    ),
+    Known(TIES, "kthvalue topk", dtypes="int64,int32,uint8"),
+    Known(TIES, "argsort sort", dtypes="bool,uint8"),
+    Known(TIES, "argsort sort topk", dtypes="bfloat16"),
+    Known(TIES, "argsort sort", dtypes="float16"),
+    Known(TIES, "msort", dtypes="bfloat16,float16", forms="functional,noncontiguous"),
+    Known(
+        BYTE_WEIGHTS,
+        "_upsample_bilinear2d_aa nn.functional.interpolate.bicubic nn.functional.upsample_bilinear",
+        dtypes="uint8",
+    ),
     Known(CPU_NAN, "matrix_exp", dtypes="bfloat16,float16"),
-    Known(NO_HALF_COMPLEX, "complex view_as_complex", dtypes="float16"),
-    Known(OUTSIDE_VIEW, "as_strided_scatter", forms="noncontiguous,views"),
+    Known(NO_HALF_COMPLEX, "complex", dtypes="float16"),
+    Known(NO_HALF_COMPLEX, "view_as_complex", dtypes="float16", forms="functional"),
+    Known(
+        OUTSIDE_VIEW,
+        "as_strided_scatter",
+        dtypes="float32,float64,bfloat16,float16,complex64,int64,int32,uint8",
+        forms="noncontiguous,views",
+    ),
     Known(NO_FACTOR, "linalg.cholesky_ex", forms="views"),
     Known(CPU_MEDIAN, "masked.median", forms="views"),
     Known(
@@ -85,14 +104,23 @@ TABLE = [
     ),
     Known(REPEATED_PIVOTS, "linalg.ldl_solve", forms="views"),
     Known(CPU_READS_STRIDES, "native_group_norm", forms="views"),
-    Known(OUT_DTYPE, "cumsum", forms="out"),
+    Known(
+        OUT_DTYPE, "cumsum", dtypes="float32,float64,bfloat16,float16,complex64,bool", forms="out"
+    ),
+    Known(META_INDICES, "sort", dtypes="int32", forms="out"),
     Known(META_STRIDES, "linalg.lu_solve lu_solve", forms="out"),
     Known(
         KEEPS_OUT,
         "linspace linspace.tensor_overload logspace logspace.tensor_overload",
         forms="out",
     ),
-    Known(META_WORDS, "masked_select nonzero", forms="out"),
+    Known(META_WORDS, "nonzero", forms="out"),
+    Known(
+        META_WORDS,
+        "masked_select",
+        dtypes="float32,float64,bfloat16,float16,complex64,int64,uint8,bool",
+        forms="out",
+    ),
     Known(PRINTS, "_batch_norm_with_update", forms="out"),
     Known(CPU_IGNORES_STRIDES, "narrow_copy nn.functional.avg_pool3d", forms="out"),
     Known(BEHIND_EMPTY, "_unsafe_masked_index", forms="empty"),
