@@ -45,7 +45,9 @@ TENSOR_INDICES = "AOTAutograd makes no numbers of indices that are a tensor"
 STATISTICS = (
     "in evaluation PyTorch promises statistics on all devices but the CPU; rules are the CPU's"
 )
-DOUBLES = "the database's samples are of float64 alone"
+NO_LISTS = "Dynamo doesn't trace it, on any device"
+REFUSES_FIRST = "Dynamo refuses it first, and adds words of its own"
+FAKE_BOOLS = "fake tensors subtract bools, as kernels don't"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +147,13 @@ TABLE = [
     Known(TENSOR_INDICES, "tensor_split", modes="compiled"),
     Known(COUNTS, "nn.BatchNorm2d nn.BatchNorm3d", "modules", modes="compiled"),
     Known(NO_FAKE, "nn.CTCLoss", "modules", modes="compiled"),
-    Known(DOUBLES, "nn.FractionalMaxPool2d nn.FractionalMaxPool3d", "modules", modes="compiled"),
     Known(NO_RNN, "nn.GRU nn.LSTM nn.RNN", "modules", modes="compiled"),
     Known(READS_VARIANCE, "nn.GaussianNLLLoss", "modules", modes="compiled"),
     Known(NO_SPARSE, "SparseAdam", "optimizers"),
     # ---- lists of tensors, and Python references
+    Known(NO_LISTS, "_foreach_max _foreach_mm", "foreach", modes="compiled"),
+    Known(REFUSES_FIRST, "_foreach_addcdiv _foreach_zero", "foreach", modes="compiled"),
+    Known(FAKE_BOOLS, "_foreach_sub", "foreach", modes="compiled"),
     Known(NO_HALF_COMPLEX, "_refs._conversions.chalf", "references"),
 ]
 

@@ -20,12 +20,14 @@ from torch_tpu.compiler import foreign, hlo, metadata
 from torch_tpu.compiler.decomposition import rule_for
 from torch_tpu.compiler.lower import Traced, value_dims
 from torch_tpu.compiler.node import Created, Node, Plan, Program, overload_of
+from torch_tpu.compiler.overlaps import reads_what_it_writes
 from torch_tpu.compiler.target import Device, Flags, Target, client_platform
 from torch_tpu.compiler.trace import UNFILLED, Step, Trace
 from torch_tpu.lowering import dtypes
 from torch_tpu.lowering.checks import first_failure
 from torch_tpu.lowering.platforms import lowering_for
 from torch_tpu.lowering.registry import Rule
+from torch_tpu.lowering.views import writes_in_place, writing_by_select
 from torch_tpu.precision import matmul_precision
 
 _PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
@@ -87,6 +89,9 @@ def compile_trace(trace: Trace, target: Target | None = None) -> Program:
     )
 
 
+_UPDATE = b"dynamic_update_slice"  # as StableHLO's bytecode names it
+
+
 def compile_function(
     function: Callable[[dict[int | str, Array]], list[Array]],
     shapes: list[jax.ShapeDtypeStruct],
@@ -110,9 +115,17 @@ def compile_function(
     def run(*arrays: Array) -> list[Array]:
         return function(dict(zip(sources, arrays, strict=True)))
 
-    with jax_settings(precision, [target.platform]):
+    def lowered(run: Callable[..., list[Array]]) -> tuple[Any, export.Exported]:
         jitted = jax.jit(run, donate_argnums=tuple(donated), keep_unused=False)
-        exported = export.export(jitted, platforms=[target.platform])(*shapes, *named.values())
+        arguments = *shapes, *named.values()
+        return jitted, export.export(jitted, platforms=[target.platform])(*arguments)
+
+    with jax_settings(precision, [target.platform]):
+        jitted, exported = lowered(run)
+        may_overlap = target.platform == "cpu" and _UPDATE in exported.mlir_module_serialized
+        if may_overlap and reads_what_it_writes(jitted.trace(*shapes, *named.values()).jaxpr):
+            with writing_by_select():
+                _, exported = lowered(lambda *arrays: run(*arrays))
     _C.count("lowerings", 1)
     module = exported.mlir_module_serialized
     if show is not None:
@@ -196,8 +209,8 @@ def _functions(trace: Trace, platform: str) -> dict[bytes, Callable[..., list[Ar
 
 
 def _function(made: Plan, asks_size: bool, platform: str) -> Callable[..., list[Array]]:
-    """What a plan computes; for the client's platform it is traced once."""
-    own = platform == client_platform()
+    """What a plan computes; for the client's platform it is traced once, as a rule."""
+    own = platform == client_platform() and writes_in_place()
     if own and made.function is not None:
         return made.function
     traced = Traced(made.node, _rule_of(made.node), made.metadata, made.bound)

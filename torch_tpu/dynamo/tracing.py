@@ -30,14 +30,21 @@ Array = Any
 
 def compile_graph(source: GraphSource) -> Program:
     """Trace and compile; GraphError names the node that can't be."""
-    state = State()
+    checks: list[tuple[str, str, str, int]] = []
+
+    def trace(inputs: dict[int | str, Array]) -> list[Array]:
+        state = State()
+        results = run(source, state, inputs)
+        checks[:] = state.errors  # of the last trace: there may be several
+        return results
+
     filled = [binding for binding in source.bindings if binding.filled]
     shapes = [
         jax.ShapeDtypeStruct(binding.value_dims, dtypes.to_jax(binding.value_dtype))
         for binding in filled
     ]
     program = compile_function(
-        lambda inputs: run(source, state, inputs),
+        trace,
         shapes,
         numbers=source.numbers.counts,
         donated=source.reusable(),
@@ -46,7 +53,7 @@ def compile_graph(source: GraphSource) -> Program:
         flags=source.options.xla_flags,
         show=dumps.watcher(source),
     )
-    return dataclasses.replace(program, checks=tuple(state.errors))
+    return dataclasses.replace(program, checks=tuple(checks))
 
 
 def run(source: GraphSource, state: State, inputs: dict[int | str, Array]) -> list[Array]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from torch_tpu.lowering import sizes
+from torch_tpu.lowering import sizes, views
 from torch_tpu.lowering.checks import check
 from torch_tpu.lowering.registry import lowering
 
@@ -286,7 +286,7 @@ def index_copy(self, dim, index, source):
     size = sizes.size(array, dim)
     message = f"index_copy_(): {out_of_bounds(dim, size)}"
     source = _source(array, dim, index, source)
-    if index.size == 1 and not sizes.dynamic_dims(index):
+    if index.size == 1 and not sizes.dynamic_dims(index) and views.writes_in_place():
         # As a cache takes one token after another: XLA writes it into a donated buffer.
         (place,) = positions(index, size, message)
         return lax.dynamic_update_slice_in_dim(array, source, place, dim).reshape(self.shape)

@@ -8,6 +8,8 @@ reverse. The chain depends on dims and spec alone and is memoised.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import functools
 import math
@@ -34,6 +36,24 @@ class ViewSpec:
     dtype: torch.dtype
     conj: bool = False
     neg: bool = False
+
+
+_by_select: contextvars.ContextVar[bool] = contextvars.ContextVar("by_select", default=False)
+
+
+@contextlib.contextmanager
+def writing_by_select() -> Iterator[None]:
+    """Inside, parts of arrays are written as new arrays."""
+    token = _by_select.set(True)
+    try:
+        yield
+    finally:
+        _by_select.reset(token)
+
+
+def writes_in_place() -> bool:
+    """Whether a part may be written as an update, which XLA does in its operand's buffer."""
+    return not _by_select.get()
 
 
 def read(base: Any, spec: ViewSpec) -> Any:
@@ -150,7 +170,7 @@ class Slice(Stage):
         return lax.slice(array, self.starts, self.limits, self.steps)
 
     def put(self, old: Any, value: Any) -> Any:
-        if all(step == 1 for step in self.steps):
+        if all(step == 1 for step in self.steps) and writes_in_place():
             # XLA updates a donated buffer in place for this op.
             starts = [jnp.int32(start) for start in self.starts]
             return lax.dynamic_update_slice(old, value, starts, allow_negative_indices=False)
