@@ -36,7 +36,11 @@ class Mutation:
 
 MUTATIONS = [
     Mutation(
-        "add loses alpha", "pointwise.py", "self + alpha * other", "self + other", "test_pointwise"
+        "add loses alpha",
+        "pointwise.py",
+        "jnp.asarray(alpha).astype(other.dtype) * other",
+        "other",
+        "test_pointwise",
     ),
     Mutation(
         "addmm ignores beta",

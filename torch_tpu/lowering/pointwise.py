@@ -25,8 +25,8 @@ def _promote_divisor(self, other):
 
 @lowering(aten.add.Tensor, aten.add.Scalar)
 def add(self, other, alpha=1):
-    self, other, alpha = promote(self, other, alpha)
-    return self + alpha * other
+    self, other = promote(self, other)
+    return self + jnp.asarray(alpha).astype(other.dtype) * other  # an integer 1 also for bools
 
 
 @lowering(aten.sub.Tensor, aten.sub.Scalar)
