@@ -197,5 +197,5 @@ def _fallbacks(rows: Rows) -> str:
         for op in row.get("fallbacks", []):
             found.setdefault(op, set()).add(f"`{name}`")
     body = [[f"`{op}`", why_on_the_cpu(op), ", ".join(sorted(found[op]))] for op in sorted(found)]
-    title = f"### Ops that run on the CPU\n\n{len(found)} ops.\n\n"
-    return title + _table(["op", "why", "in the samples of"], body)
+    table = _table(["op", "why", "in the samples of"], body) if body else "None."
+    return f"### Ops that run on the CPU\n\n{table}"

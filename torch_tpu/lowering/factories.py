@@ -142,7 +142,7 @@ def _constant(size, value, dtype):
     return jnp.broadcast_to(value if dtype is None else value.astype(dtypes.to_jax(dtype)), size)
 
 
-@lowering(aten.full.default)
+@lowering(aten.full.default, aten.full.out)
 def full(size, fill_value, *, dtype=None, **options):
     return _constant(size, fill_value, dtype)
 
@@ -167,7 +167,7 @@ def zeros(size, *, dtype=None, **options):
     return _constant(size, 0.0, dtype)
 
 
-@lowering(aten.ones.default)
+@lowering(aten.ones.default, aten.ones.out)
 def ones(size, *, dtype=None, **options):
     return _constant(size, 1.0, dtype)
 
