@@ -15,6 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.variables import optimizer
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._inductor import codecache
 
@@ -24,7 +25,6 @@ from torch_tpu.dynamo import device_interface
 from torch_tpu.dynamo.compiled import CompiledGraph
 from torch_tpu.dynamo.graph import Reader
 from torch_tpu.dynamo.options import Options, compiling
-from torch_tpu.dynamo.partition import partition
 from torch_tpu.dynamo.saved_states import describe_states
 from torch_tpu.precision import matmul_precision
 
@@ -56,7 +56,7 @@ def tpu(
             fw_compiler=forward,
             bw_compiler=backward,
             inference_compiler=inference,
-            partition_fn=partition,
+            partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,
         )(module, example_inputs)
 
