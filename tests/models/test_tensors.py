@@ -1,5 +1,7 @@
 """Writing through views, out=, storage surgery and dtypes, beside the CPU."""
 
+import itertools
+
 import pytest
 import torch
 from twins import DEVICE, assert_same, assert_same_on_both, to
@@ -259,6 +261,26 @@ def test_attention_broadcasts_and_refuses_as_on_the_cpu(case):
     else:
         have = attend(query.to(DEVICE), key.to(DEVICE), key.to(DEVICE))
         torch.testing.assert_close(have.cpu(), expected)
+
+
+def test_bools_are_added_as_bools_into_a_wider_out():
+    mask = torch.tensor([True, False])
+    out = torch.zeros(2, dtype=torch.int32, device=DEVICE)
+    assert torch.add(mask.to(DEVICE), True, out=out).tolist() == [1, 1]
+
+
+def test_complex_numbers_are_conjugated_in_place():
+    numbers = torch.tensor([1 + 2j, -3j])
+    assert numbers.to(DEVICE).conj_physical_().tolist() == numbers.conj().tolist()
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4), (2, 1, 3)])
+def test_strides_along_dims_of_one_element_are_kept_whichever_call_came_first(shape):
+    host = torch.arange(100.0)
+    for strides in itertools.product((1, 2, 8), repeat=len(shape)):
+        expected = host.as_strided(shape, strides) * 2 - 1
+        got = host.to(DEVICE).as_strided(shape, strides) * 2 - 1
+        assert got.stride() == expected.stride()
 
 
 def test_numbers_that_are_equal_promote_by_their_own_kind(run_python, tmp_path):
