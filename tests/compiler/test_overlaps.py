@@ -56,11 +56,17 @@ def write(old, update, place=0):
     return lax.dynamic_update_slice(old, update, (place,))
 
 
+def shift(x):
+    return write(x, x[:-1], 1)
+
+
 FUNCTIONS = {
     "a result from an equal one": (lambda x: write(jnp.cumsum(x), jnp.cumsum(x)[1:]), True),
     "a result from itself": (lambda x: (lambda c: write(c, c[1:]))(jnp.cumsum(x)), True),
     "through a reshape": (lambda x: (lambda c: write(c.ravel(), c[0, 1:]))(jnp.exp(x[None])), True),
     "inside a function": (lambda x: jax.jit(write)(*(lambda c: (c, c[1:]))(jnp.exp(x))), True),
+    "in a loop": (lambda x: lax.fori_loop(0, 2, lambda _, c: shift(jnp.exp(c)), x), True),
+    "in a branch": (lambda x: lax.cond(x[0] > 0, lambda c: shift(jnp.exp(c)), jnp.exp, x), True),
     "an argument": (lambda x: write(x, x[1:]), False),
     "from elsewhere": (lambda x: write(jnp.exp(x), x[1:]), False),
     "from a product": (lambda x: (lambda c: write(c, c[1:] @ jnp.eye(3)))(jnp.exp(x)), False),

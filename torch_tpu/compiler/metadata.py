@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -371,7 +370,6 @@ def _stand_in_number(number: Number) -> Any:
     return torch.tensor(value, dtype=number.dtype, device="cpu")
 
 
-@functools.lru_cache(maxsize=None, typed=True)  # 1, True, 1.0 and 1+0j are equal
 def _wrapped_number(value: Any) -> torch.Tensor:
     """The 0-dim tensor that PyTorch makes of a Python number, which promotes as the number does.
 

@@ -37,8 +37,7 @@ def reads_what_it_writes(jaxpr: Any) -> bool:
 
     Arguments apart: XLA copies those that are not its to write.
     """
-    _, found = _walk(jaxpr.jaxpr, [_ARGUMENT] * len(jaxpr.jaxpr.invars), {})
-    return found
+    return _walk(jaxpr.jaxpr, [_ARGUMENT] * len(jaxpr.jaxpr.invars), {})[1]
 
 
 def _walk(
@@ -68,8 +67,17 @@ def _walk(
             kinds = ((name, result.aval) for result in equation.outvars)
             places = [origins.setdefault(kind, len(origins)) for kind in kinds]
             results = [_Known(place, sources | 1 << place) for place in places]
+            found |= any(map(reads_what_it_writes, _bodies(equation)))
         known.update(zip(equation.outvars, results, strict=True))
     return [of(atom) for atom in jaxpr.outvars], found
+
+
+def _bodies(equation: Any) -> list[Any]:
+    """The jaxprs of a loop or of branches, whose arguments are buffers of their own."""
+    parameters = (
+        each if isinstance(each, (list, tuple)) else [each] for each in equation.params.values()
+    )
+    return [each for group in parameters for each in group if hasattr(each, "jaxpr")]
 
 
 def _called(equation: Any) -> Any:

@@ -66,9 +66,18 @@ class View:
 
     def get(self, call: Call) -> Any:
         """The output."""
-        sizes, strides = (tuple(map(call.integer, each)) for each in (self.sizes, self.strides))
         offset = call.integer(self.offset)
-        return _reinterpret_tensor(self.base.get(call), sizes, strides, offset)
+        return _reinterpret_tensor(self.base.get(call), self.sizes, self.strides, offset)
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenView(View):
+    """A view with open sizes."""
+
+    def get(self, call: Call) -> Any:
+        """The output."""
+        sizes, strides = (tuple(map(call.integer, each)) for each in (self.sizes, self.strides))
+        return View(self.base, sizes, strides, self.offset).get(call)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +137,8 @@ def returns_of(graph: Graph) -> tuple[tuple[int, ...], tuple[Return, ...]]:
             base = new(root)
         else:
             return new(place)
-        return View(base, meta.sizes, meta.strides, _distance(meta.offset, metas[root].offset))
+        view = View if meta.is_static else OpenView
+        return view(base, meta.sizes, meta.strides, _distance(meta.offset, metas[root].offset))
 
     returns = tuple(of(output) for output in outputs)
     return tuple(creates), returns
