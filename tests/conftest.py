@@ -74,7 +74,8 @@ def run_python():
 
 @pytest.fixture(autouse=True)
 def settings():
-    """Puts back what a test may change for the whole process."""
+    """Puts back what a test may change for the whole process, and seeds what it draws."""
+    torch.manual_seed(0)
     precision = torch.get_float32_matmul_precision()
     if hasattr(torch, "tpu"):
         torch.tpu.set_eager_mode(MODE)

@@ -49,6 +49,8 @@ NO_LISTS = "Dynamo doesn't trace it, on any device"
 REFUSES_FIRST = "Dynamo refuses it first, and adds words of its own"
 FAKE_BOOLS = "fake tensors subtract bools, as kernels don't"
 
+INEXACT = "float32,float64,bfloat16,float16,complex64"
+
 
 @dataclasses.dataclass(frozen=True)
 class Known:
@@ -94,7 +96,7 @@ TABLE = [
     Known(
         OUTSIDE_VIEW,
         "as_strided_scatter",
-        dtypes="float32,float64,bfloat16,float16,complex64,int64,int32,uint8",
+        dtypes=f"{INEXACT},int64,int32,uint8",
         forms="noncontiguous,views",
     ),
     Known(NO_FACTOR, "linalg.cholesky_ex", forms="views"),
@@ -106,9 +108,7 @@ TABLE = [
     ),
     Known(REPEATED_PIVOTS, "linalg.ldl_solve", forms="views"),
     Known(CPU_READS_STRIDES, "native_group_norm", forms="views"),
-    Known(
-        OUT_DTYPE, "cumsum", dtypes="float32,float64,bfloat16,float16,complex64,bool", forms="out"
-    ),
+    Known(OUT_DTYPE, "cumsum", dtypes=f"{INEXACT},bool", forms="out"),
     Known(META_INDICES, "sort", dtypes="int32", forms="out"),
     Known(META_STRIDES, "linalg.lu_solve lu_solve", forms="out"),
     Known(
@@ -117,12 +117,7 @@ TABLE = [
         forms="out",
     ),
     Known(META_WORDS, "nonzero", forms="out"),
-    Known(
-        META_WORDS,
-        "masked_select",
-        dtypes="float32,float64,bfloat16,float16,complex64,int64,uint8,bool",
-        forms="out",
-    ),
+    Known(META_WORDS, "masked_select", dtypes=f"{INEXACT},int64,uint8,bool", forms="out"),
     Known(PRINTS, "_batch_norm_with_update", forms="out"),
     Known(CPU_IGNORES_STRIDES, "narrow_copy nn.functional.avg_pool3d", forms="out"),
     Known(BEHIND_EMPTY, "_unsafe_masked_index", forms="empty"),

@@ -41,7 +41,6 @@ def test_affine_grid(size, align_corners):
 
 
 def test_bfloat16():
-    torch.manual_seed(0)  # the CPU sums in bfloat16: unlucky samples are off by more
     image = torch.randn(1, 2, 4, 4).bfloat16().requires_grad_()
     grid = (torch.rand(1, 3, 3, 2) * 2 - 1).bfloat16()
     with Shadow(rtol=0.1, atol=0.1):  # CPU PyTorch accumulates in bfloat16
