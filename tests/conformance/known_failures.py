@@ -24,7 +24,6 @@ META_STRIDES = "the meta kernel that is asked lays out= row-major, the CPU kerne
 CPU_IGNORES_STRIDES = "the CPU kernel writes past the strides of out="
 META_WORDS = "the meta kernel that is asked words its refusal of an out= differently"
 META_INDICES = "the meta kernel that is asked takes an out= of indices in 32 bits"
-BYTE_WEIGHTS = "the CPU interpolates bytes with weights of 16 bits, which may be off by two"
 PRINTS = "PyTorch's message prints the tensors that it refuses, with their device"
 OUT_DTYPE = "PyTorch adds in the dtype of out=, which no rule sees"
 OUTSIDE_VIEW = "it writes outside the view that the rule is given"
@@ -85,11 +84,6 @@ TABLE = [
     Known(TIES, "argsort sort topk", dtypes="bfloat16"),
     Known(TIES, "argsort sort", dtypes="float16"),
     Known(TIES, "msort", dtypes="bfloat16,float16", forms="functional,noncontiguous"),
-    Known(
-        BYTE_WEIGHTS,
-        "_upsample_bilinear2d_aa nn.functional.interpolate.bicubic nn.functional.upsample_bilinear",
-        dtypes="uint8",
-    ),
     Known(CPU_NAN, "matrix_exp", dtypes="bfloat16,float16"),
     Known(NO_HALF_COMPLEX, "complex", dtypes="float16"),
     Known(NO_HALF_COMPLEX, "view_as_complex", dtypes="float16", forms="functional"),

@@ -161,12 +161,31 @@ def _interpolate(self, output_size, taps_of, scales, after_each=lambda x: x):
 
 
 def _to_bytes(self):
-    return jnp.clip(jnp.round(self), 0, 255)
+    return jnp.clip(jnp.floor(self + 0.5), 0, 255)
+
+
+def _in_fixed_point(taps, in_size):
+    """Weights as CPU PyTorch rounds them for bytes: as fine as 16 bits with a sign allow."""
+    per_input = np.zeros((len(taps.places), in_size))
+    rows = np.arange(len(taps.places))[:, None]
+    np.add.at(per_input, (rows, np.clip(taps.places, 0, in_size - 1)), taps.weights)
+    largest = per_input.max(initial=0)
+    fraction_bits = 0
+    while fraction_bits < 22 and int(0.5 + largest * 2 ** (fraction_bits + 1)) < 2**15:
+        fraction_bits += 1
+    unit = 2.0**-fraction_bits
+    weights = np.trunc(taps.weights / unit + np.copysign(0.5, taps.weights)) * unit
+    return Taps(taps.places, weights)
 
 
 def _resize(self, output_size, taps_of, scales):
     if self.dtype == jnp.uint8:
-        return _interpolate(self.astype(jnp.float32), output_size, taps_of, scales, _to_bytes)
+
+        def rounded_taps_of(in_size, out_size, scale):
+            return _in_fixed_point(taps_of(in_size, out_size, scale), in_size)
+
+        image = self.astype(jnp.float32)
+        return _interpolate(image, output_size, rounded_taps_of, scales, _to_bytes)
     (self,) = promote(self)
     return _interpolate(self, output_size, taps_of, scales)
 
