@@ -142,14 +142,17 @@ class Graph:
         ordinal: int,
         make: Callable[[list[tuple[Any, ...]], list[int], list[int]], Any],
     ) -> None: ...
-    def __call__(
+    def run(self, arguments: list[Any]) -> list[torch.Tensor]:
+        """The new tensors. ``arguments`` is emptied: what only it held, the program may reuse."""
+
+    def run_open(
         self,
         arguments: list[Any],
-        symbols: Sequence[int] = (),
-        bounds: Sequence[int] = (),
-        sizes: Sequence[int] = (),
+        symbols: Sequence[int],
+        bounds: Sequence[int],
+        sizes: Sequence[int],
     ) -> list[torch.Tensor]:
-        """The new tensors. ``arguments`` is emptied: what only it held, the program may reuse.
+        """As ``run``, of a graph with open sizes.
 
         ``symbols`` enter the program before the arguments' own integers; ``bounds`` tell programs
         apart; ``sizes`` are what -1, -2, ... stand for in the new tensors' sizes and strides.

@@ -71,8 +71,10 @@ class PythonGraph {
   }
 
   // The boxed convention: `arguments` is emptied, so that what only it held can be reused.
-  py::list call(py::list arguments, const std::vector<int64_t>& symbols,
-                std::vector<int64_t> bounds, const std::vector<int64_t>& sizes) {
+  py::list run(const py::list& arguments) { return run_open(arguments, {}, {}, {}); }
+
+  py::list run_open(const py::list& arguments, const std::vector<int64_t>& symbols,
+                    std::vector<int64_t> bounds, const std::vector<int64_t>& sizes) {
     GraphCall call(graph_.inputs(), graph_.ordinal(), std::move(bounds));
     for (int64_t symbol : symbols) call.add_number(symbol);
     TORCH_CHECK(arguments.size() == kinds_.size(), "torch_tpu: a graph of ", kinds_.size(),
@@ -115,9 +117,11 @@ class PythonGraph {
         TORCH_CHECK_TYPE(THPVariable_Check(object), "torch_tpu: a graph expected a tensor, got ",
                          Py_TYPE(object)->tp_name);
         const at::Tensor& tensor = THPVariable_Unpack(object);
-        const c10::Device device(c10::DeviceType::PrivateUse1, graph_.ordinal());
-        // A CPU tensor that the graph moves to the device.
-        call.add_tensor(tensor.is_cpu() ? tensor.to(device) : tensor);
+        if (tensor.is_cpu()) [[unlikely]] {  // the graph moves it to the device
+          call.add_tensor(tensor.to(c10::Device(c10::DeviceType::PrivateUse1, graph_.ordinal())));
+        } else {
+          call.add_tensor(tensor);
+        }
         return;
       }
       case ArgumentKind::kInt:
@@ -156,8 +160,8 @@ void bind_graphs(py::module_& module) {
       .def(py::init<std::string, const std::vector<std::string>&,
                     const std::vector<std::tuple<bool, bool, bool>>&, int64_t, Ordinal,
                     py::function>())
-      .def("__call__", &PythonGraph::call, py::arg("arguments"), py::arg("symbols") = py::tuple(),
-           py::arg("bounds") = py::tuple(), py::arg("sizes") = py::tuple());
+      .def("run", &PythonGraph::run)
+      .def("run_open", &PythonGraph::run_open);
   // Another device's storages have no cell to look into.
   auto refuse_others = [](const at::Tensor& tensor) {
     TORCH_CHECK(tensor.is_privateuseone(), "expected a tensor on tpu, it is on ", tensor.device());

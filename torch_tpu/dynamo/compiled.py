@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -42,11 +42,12 @@ class CompiledGraph(OutputCode):
         stages = self.stages
         logs.captured(name, self.graph, stages, can_lower)
         if len(stages) == 1 and isinstance(stages[0], ProgramStage):
-            self._run: Callable[[list[Any]], Any] = GraphRunner(
+            runner: GraphRunner | StagedRunner = GraphRunner(
                 self.graph, self.options, self.ordinal, name
             )
         else:
-            self._run = StagedRunner(self.graph, stages, self.options, self.ordinal, name)
+            runner = StagedRunner(self.graph, stages, self.options, self.ordinal, name)
+        self._run = runner.run
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         arguments = inputs if isinstance(inputs, list) else list(inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torch_tpu import _C
@@ -24,8 +25,6 @@ class GraphRunner:
         self.graph, self.options, self.ordinal, self.name = graph, options, ordinal, name
         self.signature = signature = signature_of(graph)
         _refuse_views_at_unknown_places(signature)
-        new = tuple(New(number) for number in range(len(signature.creates)))
-        self._only_new = signature.returns == new
         self._arguments = sorted(_arguments_in(signature.returns))
         self._sizes = OpenSizes(graph, signature, options) if signature.symbols else None
         fits = {(meta.sizes, meta.dtype) for meta in signature.results}
@@ -38,7 +37,16 @@ class GraphRunner:
             for place in signature.tensors
         ]
         label = f"{name} of {len(graph.nodes)} nodes"
-        self._call = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
+        self._graph = _C.Graph(label, signature.kinds, tensors, graph.draws, ordinal, self._make)
+        # The graph's outputs, of a list of arguments that is emptied.
+        self.run: Callable[[list[Any]], list[Any]] = self._way_to_run()
+
+    def _way_to_run(self) -> Callable[[list[Any]], list[Any]]:
+        if self._sizes is not None:
+            return partial(self._run_open, self._sizes)
+        creates, returns = self.signature.creates, self.signature.returns
+        only_new = returns == tuple(New(number) for number in range(len(creates)))
+        return self._graph.run if only_new else self._run
 
     def _make(
         self, bindings: list[tuple[Any, ...]], donated: list[int], bounds: list[int]
@@ -58,21 +66,16 @@ class GraphRunner:
             )
         )
 
-    def __call__(self, arguments: list[Any]) -> list[Any]:
-        """The graph's outputs; ``arguments`` is emptied."""
-        if self._sizes is not None:
-            return self._call_open(arguments, self._sizes)
-        if self._only_new:
-            return self._call(arguments)
+    def _run(self, arguments: list[Any]) -> list[Any]:
         passed = {place: arguments[place] for place in self._arguments}
-        return self._outputs(Call(self._call(arguments), passed, int))
+        return self._outputs(Call(self._graph.run(arguments), passed, int))
 
-    def _call_open(self, arguments: list[Any], sizes: OpenSizes) -> list[Any]:
+    def _run_open(self, sizes: OpenSizes, arguments: list[Any]) -> list[Any]:
         passed = {place: arguments[place] for place in self._arguments}
         values = sizes.symbols.values(arguments)
         bounds = sizes.bounds(values)
         replaced = sizes.pad(arguments, bounds)
-        created = self._call(arguments, values, bounds, sizes.of_outputs(values))
+        created = self._graph.run_open(arguments, values, bounds, sizes.of_outputs(values))
         for argument, written in replaced:
             argument.copy_(written)
         return self._outputs(Call(created, passed, lambda each: sizes.integer(each, values)))
@@ -117,7 +120,7 @@ class StagedRunner:
         ]
         self._dead = last_reads(stages, kept)
 
-    def __call__(self, arguments: list[Any]) -> list[Any]:
+    def run(self, arguments: list[Any]) -> list[Any]:
         """The graph's outputs; ``arguments`` is emptied."""
         values = dict(enumerate(arguments))
         arguments.clear()
@@ -135,7 +138,7 @@ class _ProgramStep:
         arguments = [values[place] for place in self.stage.inputs]
         for place in dead:
             del values[place]
-        outputs = self.runner(arguments)
+        outputs = self.runner.run(arguments)
         values.update(zip(self.stage.outputs, outputs, strict=True))
 
 
