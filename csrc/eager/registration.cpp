@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <deque>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -84,6 +85,30 @@ void run_unregistered(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Recorders::instance().get(op)->run(*stack);
 }
 
+// What tensors of a layout that tpu doesn't have are told; `advice` says what to do instead.
+template <const char* const& advice>
+void refuse_layout(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), ": ", advice);
+}
+
+constexpr const char* kSparse =
+    "tpu tensors are dense, and a sparse one can't be there: keep it on the CPU, or make it dense "
+    "with to_dense(); an embedding's gradient is dense with sparse=False";
+constexpr const char* kQuantized =
+    "a quantized tensor can't be on tpu: dequantize() it, or use the ops that quantize within a "
+    "float tensor (fake_quantize_per_tensor_affine)";
+constexpr const char* kNested =
+    "a nested tensor of layout torch.strided can't be on tpu: make it with layout=torch.jagged. "
+    "nn.TransformerEncoder makes none where its mask_check is True or its enable_nested_tensor "
+    "False";
+
+template <const char* const& advice>
+void refuse(c10::DispatchKey layout) {
+  static std::deque<torch::Library> libraries;
+  libraries.emplace_back(torch::Library::IMPL, "_", layout, __FILE__, __LINE__)
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout<advice>>());
+}
+
 }  // namespace
 
 void record(const char* name, const char* overload, torch::jit::Stack& stack) {
@@ -119,6 +144,10 @@ void register_kernels() {
                      c10::BoxedKernel::makeFromFunctor(std::move(kernel))));
   }
   others.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unregistered>());
+  refuse<kSparse>(c10::DispatchKey::SparsePrivateUse1);
+  refuse<kSparse>(c10::DispatchKey::SparseCsrPrivateUse1);
+  refuse<kQuantized>(c10::DispatchKey::QuantizedPrivateUse1);
+  refuse<kNested>(c10::DispatchKey::NestedTensorPrivateUse1);
 }
 
 }  // namespace torch_tpu

@@ -120,6 +120,21 @@ def test_transformer_encoder_trains_and_takes_its_fast_path_in_eval(mask, traini
         assert_same(gradients(models[1]), gradients(models[0]), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_transformer_encoder_keeps_its_rows_padded_where_the_cpu_packs_them():
+    def build():
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        return nn.TransformerEncoder(layer, 2).eval()
+
+    models = twins(build)
+    batch, padding = _randn(2, 4, 8), torch.tensor([[False] * 4, [False, False, True, True]])
+    with torch.no_grad():
+        packed = models[0](batch, src_key_padding_mask=padding)
+        got = models[1](batch.to(DEVICE), src_key_padding_mask=padding.to(DEVICE))
+    assert torch.equal(packed[padding], torch.zeros(2, 8))
+    assert_same(got[~padding.to(DEVICE)], packed[~padding], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("weights", [True, False])
 def test_multihead_attention(weights):
     models = twins(lambda: nn.MultiheadAttention(8, 2, batch_first=True, kdim=6, vdim=5))
