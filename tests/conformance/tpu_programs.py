@@ -1,8 +1,13 @@
-"""One program of each rule and dtype, recorded while the databases' samples run on the device."""
+"""Programs of each rule and dtype, recorded while the databases' samples run on the device.
+
+Eager mode asks for a program of each op, torch.compile for one of each graph, whose ops eager mode
+takes apart.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,8 +18,13 @@ import torch
 from databases import DATABASES, Entry
 
 from torch_tpu import compiler
+from torch_tpu.compiler.building import compile_trace
 from torch_tpu.compiler.node import overload_of
+from torch_tpu.compiler.target import Target
 from torch_tpu.compiler.trace import Trace
+from torch_tpu.dynamo import program as graphs
+from torch_tpu.dynamo.graph import Graph, target_of
+from torch_tpu.dynamo.tracing import compile_graph
 from torch_tpu.lowering import registry
 
 # What is run of each database: of modules and optimizers in float32 alone.
@@ -26,8 +36,17 @@ FORMS = {
 }
 SAMPLES = 2
 DTYPES = torch.float32, torch.bfloat16, torch.int64
+COMPILED_DTYPES = torch.float32, torch.int64
 
 Source = tuple[str, Callable[[], None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """A program that was asked for: the rules that make it up, and what compiles it."""
+
+    rules: tuple[str, ...]
+    compile: Callable[[Target], Any]
 
 
 def sources(dtype: torch.dtype) -> Iterator[Source]:
@@ -36,18 +55,34 @@ def sources(dtype: torch.dtype) -> Iterator[Source]:
         has_ops = database in ("ops", "foreach")
         for entry in DATABASES[database].entries():
             if dtype in entry.dtypes and (has_ops or dtype == torch.float32):
-                yield entry.name, lambda entry=entry, forms=forms: _run_cases(entry, dtype, forms)
-    for overload in registry.rules():
-        if not _is_reckless(overload):
-            yield str(overload), lambda overload=overload: _run_schema(overload, dtype)
+                yield entry.name, functools.partial(_run_cases, entry, dtype, forms)
+    overloads = [each for each in registry.rules() if not _is_reckless(each)]
+    for overload in overloads:
+        yield str(overload), functools.partial(_run_schema, overload, dtype)
     if dtype == torch.float32:
         yield from CALLS.items()
+    if dtype in COMPILED_DTYPES:
+        for entry in DATABASES["ops"].entries():
+            if dtype in entry.dtypes:
+                run = functools.partial(_run_cases, entry, dtype, FORMS["ops"], "tpu")
+                yield f"{entry.name}, compiled", run
+        for overload in overloads:
+            run = functools.partial(_run_schema, overload, dtype, _compiled)
+            yield f"{overload}, compiled", run
 
 
-def _run_cases(entry: Entry, dtype: torch.dtype, forms: tuple[str, ...]) -> None:
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(
+        lambda *args, **kwargs: function(*args, **kwargs), backend="tpu", dynamic=False
+    )
+
+
+def _run_cases(
+    entry: Entry, dtype: torch.dtype, forms: tuple[str, ...], backend: str | None = None
+) -> None:
     for form in forms:
         for case in itertools.islice(entry.cases(dtype, form), max(SAMPLES, entry.least)):
-            case.on("tpu")
+            case.on("tpu", None, backend)
 
 
 def _is_reckless(overload: Any) -> bool:
@@ -64,7 +99,9 @@ def _is_reckless(overload: Any) -> bool:
     return batches or bool(registry.mutated(overload)) or not (plain or makes or copies)
 
 
-def _run_schema(overload: Any, dtype: torch.dtype) -> None:
+def _run_schema(
+    overload: Any, dtype: torch.dtype, wrap: Callable[..., Any] = lambda call: call
+) -> None:
     """Call an overload, which the databases may not reach, with what its schema asks for."""
     square = torch.ones(4, 4, dtype=dtype, device="tpu")
     values = {
@@ -84,7 +121,7 @@ def _run_schema(overload: Any, dtype: torch.dtype) -> None:
         elif not argument.has_default_value():
             positional.append(value)
     with contextlib.suppress(Exception):  # many want other arguments; they are the databases'
-        overload(*positional, **named)
+        wrap(overload)(*positional, **named)
 
 
 def _ones(*size: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -122,20 +159,32 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
-def programs_of(run: Callable[[], None]) -> list[Trace]:
-    """The programs of one op that a function's run asks for the first time in this process."""
-    traces: list[Trace] = []
+def programs_of(run: Callable[[], None]) -> list[Recorded]:
+    """The programs that a function's run asks for the first time in this process, and gets."""
+    recorded: list[Recorded] = []
 
     def program(trace: Trace) -> Any:
-        traces.append(trace)
-        return original(trace)
+        made = of_trace(trace)
+        recorded.append(Recorded((rule_of(trace),), functools.partial(compile_trace, trace)))
+        return made
 
-    original = compiler.program
-    with mock.patch.object(compiler, "program", program), torch.tpu.set_eager_mode("strict"):
+    def make(source: graphs.GraphSource) -> Any:
+        made = of_graph(source)
+        compile_source = functools.partial(compile_graph, source)
+        recorded.append(Recorded(tuple(sorted(rules_of(source.graph))), compile_source))
+        return made
+
+    of_trace, of_graph = compiler.program, graphs.make
+    with (
+        mock.patch.object(compiler, "program", program),
+        mock.patch.object(graphs, "make", make),
+        torch.tpu.set_eager_mode("strict"),
+        contextlib.suppress(Exception),  # a wrong value's, which no program is the worse for
+    ):
         torch.manual_seed(0)
         run()
         torch.tpu.synchronize()
-    return traces
+    return recorded
 
 
 def rule_of(trace: Trace) -> str:
@@ -144,3 +193,10 @@ def rule_of(trace: Trace) -> str:
     if overload not in registry.rules():
         overload = registry.functional_form(overload) or overload
     return f"length of {overload}" if trace.asks_size else str(overload)
+
+
+def rules_of(graph: Graph) -> set[str]:
+    """The rules that a graph's program is made of."""
+    targets = {target_of(node.target) for node in graph.nodes}
+    inner = (rules_of(each) for node in graph.nodes for each in node.graphs())
+    return {str(each) for each in targets & set(registry.rules())}.union(*inner)

@@ -24,9 +24,8 @@ from typing import Any
 os.environ.setdefault("TORCH_TPU_CACHE_DIR", os.path.abspath("build/test-cache"))
 
 from children import Row, rows_of
-from tpu_programs import DTYPES, programs_of, rule_of, sources
+from tpu_programs import DTYPES, Recorded, programs_of, sources
 
-from torch_tpu.compiler.building import compile_trace
 from torch_tpu.compiler.target import Topology
 
 TOPOLOGIES = "v5e:2x2", "tpu7x:2x2x1"
@@ -61,19 +60,22 @@ def check_place(place: Place) -> Row:
     warnings.simplefilter("ignore")
     dtype, sample = place
     rows = []
-    for trace in programs_of(_sources()[place]):
+    for recorded in programs_of(_sources()[place]):
         for topology, target in _targets().items():
-            row = {"rule": rule_of(trace), "dtype": dtype, "topology": topology, "sample": sample}
-            if key_of(row) not in found:
-                found[key_of(row)] = row | _compiled(trace, target)
-                rows.append(found[key_of(row)])
+            known = {"dtype": dtype, "topology": topology, "sample": sample}
+            all_rules = [known | {"rule": rule} for rule in recorded.rules]
+            new = [row for row in all_rules if key_of(row) not in found]
+            if new:
+                result = _compiled(recorded, target)
+                rows += [row | result for row in new]
+                found.update((key_of(row), row | result) for row in new)
     return {"programs": rows}
 
 
-def _compiled(trace: Any, target: Topology) -> Row:
+def _compiled(recorded: Recorded, target: Topology) -> Row:
     began = time.monotonic()
     try:
-        compile_trace(trace, target)
+        recorded.compile(target)
         error = None
     except Exception as refusal:  # whatever it is, it is what is reported
         error = f"{type(refusal).__name__}: {refusal}"

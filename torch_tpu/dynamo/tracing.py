@@ -15,7 +15,7 @@ from jax import lax
 from torch_tpu.compiler.building import compile_function, jax_settings, number_shapes
 from torch_tpu.compiler.lower import in_memory_order, round_to
 from torch_tpu.compiler.node import Program
-from torch_tpu.compiler.target import Device
+from torch_tpu.compiler.target import Device, Target
 from torch_tpu.dynamo import dumps, errors
 from torch_tpu.dynamo.graph import Graph, Ref, Symbolic, TensorMeta, names_in
 from torch_tpu.dynamo.interpreter import GraphError, Interpreter, NeedsExactSizes, State
@@ -28,8 +28,11 @@ from torch_tpu.lowering.intervals import Interval
 Array = Any
 
 
-def compile_graph(source: GraphSource) -> Program:
-    """Trace and compile; GraphError names the node that can't be."""
+def compile_graph(source: GraphSource, target: Target | None = None) -> Program:
+    """Trace and compile, for the device of the tensors where no target is named.
+
+    GraphError names the node that can't be.
+    """
     checks: list[tuple[str, str, str, int]] = []
 
     def trace(inputs: dict[int | str, Array]) -> list[Array]:
@@ -49,7 +52,7 @@ def compile_graph(source: GraphSource) -> Program:
         numbers=source.numbers.counts,
         donated=source.reusable(),
         precision=source.precision,
-        target=Device(source.ordinal),
+        target=target or Device(source.ordinal),
         flags=source.options.xla_flags,
         show=dumps.watcher(source),
     )
