@@ -98,9 +98,9 @@ constexpr const char* kQuantized =
     "a quantized tensor can't be on tpu: dequantize() it, or use the ops that quantize within a "
     "float tensor (fake_quantize_per_tensor_affine)";
 constexpr const char* kNested =
-    "a nested tensor of layout torch.strided can't be on tpu: make it with layout=torch.jagged. "
-    "nn.TransformerEncoder makes none where its mask_check is True or its enable_nested_tensor "
-    "False";
+    "it takes no nested tensors of layout torch.strided on tpu: make them with "
+    "layout=torch.jagged; nn.TransformerEncoder makes none with mask_check=True or with "
+    "enable_nested_tensor=False";
 
 template <const char* const& advice>
 void refuse(c10::DispatchKey layout) {
@@ -130,6 +130,9 @@ void register_kernels() {
   for (torch::Library* bit : {&conjugate, &negative}) {
     bit->impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
+  static torch::Library nested(torch::Library::IMPL, "aten",
+                               c10::DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
+  register_nested_kernels(nested, library);
   register_native_kernels(library);
   register_copy_kernels(library);
   register_decided_lengths(library);

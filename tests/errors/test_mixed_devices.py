@@ -153,9 +153,9 @@ UNSUPPORTED = {
         "a quantized tensor can't be on tpu",
     ),
     "nested and strided": (
-        lambda: torch.nested.nested_tensor([cpu(2, 3), cpu(1, 3)]).to("tpu") * 2,
+        lambda: torch.nested.nested_tensor([tpu(2, 3), tpu(1, 3)], device="tpu").sum(-1),
         NotImplementedError,
-        "make it with layout=torch.jagged",
+        "make them with layout=torch.jagged",
     ),
     "mkldnn": (lambda: tpu().to_mkldnn(), NotImplementedError, "Unsupported device type"),
     "dlpack's device": (lambda: tpu().__dlpack_device__(), ValueError, "Unknown device type tpu"),

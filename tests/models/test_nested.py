@@ -1,0 +1,67 @@
+"""Rows of several lengths: jagged and strided nested tensors beside CPU PyTorch's."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from twins import DEVICE, assert_same
+
+LENGTHS = (2, 3, 5)
+
+
+def _parts(width):
+    return [torch.randn(length, width) for length in LENGTHS]
+
+
+def _nested(parts, device, layout):
+    return torch.nested.nested_tensor(parts, layout=layout, device=device, requires_grad=True)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_attention_of_jagged_rows_and_its_gradients():
+    def attend(device):
+        leaves = [_nested(each, device, torch.jagged) for each in parts]
+        q, k, v = (each.unflatten(-1, [2, 4]).transpose(1, 2) for each in leaves)
+        out = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2).values()
+        gradients = torch.autograd.grad(out.square().sum(), leaves)
+        return [out, *(each.values() for each in gradients)]
+
+    parts = [_parts(8) for _ in "qkv"]
+    assert_same(attend(DEVICE), attend("cpu"), rtol=1e-4, atol=1e-5)
+
+
+OPS = {
+    "arithmetic": lambda x: (x * 2 + x - 1.5 * x) / 3,
+    "activations": lambda x: F.gelu(x) + F.relu(x) + F.silu(x),
+    "linear": lambda x: F.linear(
+        x, torch.ones(4, 6, device=x.device), torch.ones(4, device=x.device)
+    ),
+    "softmax": lambda x: x.softmax(-1),
+    "matmul": lambda x: x @ x.transpose(-2, -1),
+    "dropout in evaluation": lambda x: F.dropout(x, 0.5, training=False),
+    "copies": lambda x: x.clone().detach().contiguous().double().float(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", OPS)
+def test_ops_of_strided_nested_tensors(name):
+    def run(device):
+        x = _nested(parts, device, torch.strided)
+        padded = OPS[name](x).to_padded_tensor(0.0)
+        return [padded, *(torch.autograd.grad(padded.sum(), x) if padded.requires_grad else ())]
+
+    parts = _parts(6)
+    got, expected = run(DEVICE), run("cpu")
+    assert_same(got[0], expected[0], rtol=1e-4, atol=1e-5)
+    for have, want in zip(got[1:], expected[1:], strict=True):
+        assert_same(list(have.unbind()), list(want.unbind()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_strided_nested_tensors_move_and_print():
+    parts = _parts(6)
+    moved = torch.nested.nested_tensor(parts).to(DEVICE)
+    assert moved.device.type == DEVICE
+    for have, want in zip(moved.cpu().unbind(), parts, strict=True):
+        assert torch.equal(have, want)
+    assert "nested_tensor([" in repr(moved)
