@@ -5,6 +5,8 @@ import torch
 from torch.nn import functional as F
 from twins import DEVICE, assert_same
 
+from torch_tpu import diagnostics
+
 LENGTHS = (2, 3, 5)
 
 
@@ -27,6 +29,27 @@ def test_attention_of_jagged_rows_and_its_gradients():
 
     parts = [_parts(8) for _ in "qkv"]
     assert_same(attend(DEVICE), attend("cpu"), rtol=1e-4, atol=1e-5)
+
+
+JAGGED = {
+    "sum": lambda x: x.sum(dim=1),
+    "mean": lambda x: x.mean(dim=1),
+    "amax": lambda x: x.amax(dim=1),
+    "softmax along rows": lambda x: x.softmax(1).values(),
+    "layer norm of rows": lambda x: F.layer_norm(x, (x.size(1), 6)).values(),
+    "padded": lambda x: x.to_padded_tensor(-1.0),
+}
+
+
+@pytest.mark.parametrize("name", JAGGED)
+def test_reductions_of_jagged_rows_stay_on_the_device(name):
+    def run(device):
+        return JAGGED[name](_nested(parts, device, torch.jagged).detach())
+
+    parts = _parts(6)
+    diagnostics.reset_counters()
+    assert_same(run(DEVICE), run("cpu"), rtol=1e-4, atol=1e-5)
+    assert diagnostics.counters()["fallbacks"] == 0
 
 
 OPS = {

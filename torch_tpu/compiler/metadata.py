@@ -40,6 +40,9 @@ _READS_VALUES = (
     "linalg_lu_solve",
 )  # fmt: skip
 
+# The same, and they have no meta kernel.
+_ONLY_READ_VALUES = ("aten::_padded_dense_to_jagged_forward",)
+
 # Their CPU kernels refuse more than what is there, where a mask is true.
 _WANTS_FALSE = ("masked_scatter", "masked_scatter_backward")
 
@@ -103,6 +106,8 @@ _ANSWERING = (
 
 def is_known(overload: torch._ops.OpOverload) -> bool:
     """Whether PyTorch has a kernel, for the CPU or meta, that can answer."""
+    if overload.name() in _ONLY_READ_VALUES:
+        return False
     return any(overload.has_kernel_for_dispatch_key(key) for key in _ANSWERING)
 
 
