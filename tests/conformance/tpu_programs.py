@@ -136,7 +136,29 @@ def _int8(*size: int) -> torch.Tensor:
     return _ones(*size, dtype=torch.int8)
 
 
+def _floats(*size: int) -> torch.Tensor:
+    return torch.rand(*size, device="tpu")
+
+
+def _offsets(*places: int) -> torch.Tensor:
+    return torch.tensor(places, dtype=torch.int64, device="tpu")
+
+
+def _step(kind: type[torch.optim.Optimizer]) -> None:
+    """A fused step whose learning rate is a tensor."""
+    weight = _floats(4, 4).requires_grad_()
+    weight.grad = _floats(4, 4)
+    kind([weight], lr=torch.tensor(0.1, device="tpu"), fused=True).step()
+
+
+def _encode(layer: torch.nn.Module) -> None:
+    x = (_floats(2, 3, 8),)
+    with torch.no_grad():
+        layer.to("tpu").eval()(*(x * 3 if isinstance(layer, torch.nn.MultiheadAttention) else x))
+
+
 aten = torch.ops.aten
+optim = torch.optim
 _SCALE = functools.partial(_ones, 1, dtype=torch.float32)
 # Ops that no database has.
 CALLS: dict[str, Callable[[], Any]] = {
@@ -152,6 +174,75 @@ CALLS: dict[str, Callable[[], Any]] = {
         torch.nn.functional.interpolate(_ones(1, 2, *size), scale_factor=2, mode=mode)
         for size in ((4, 4), (4, 4, 4))
         for mode in ("nearest", "nearest-exact")
+    ],
+    "antialias": lambda: [
+        torch.nn.functional.interpolate(
+            _floats(1, 2, 8, 8).requires_grad_(), (5, 3), mode=mode, antialias=True
+        )
+        .sum()
+        .backward()
+        for mode in ("bilinear", "bicubic")
+    ],
+    "attention in evaluation": lambda: _encode(torch.nn.MultiheadAttention(8, 2, batch_first=True)),
+    "encoder in evaluation": lambda: _encode(
+        torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    ),
+    "jagged": lambda: aten._padded_dense_to_jagged_forward(
+        aten._jagged_to_padded_dense_forward(_floats(5, 3), [_offsets(0, 2, 5)], [3]),
+        [_offsets(0, 2, 5)],
+        5,
+    ),
+    "unique_dim": lambda: torch.unique(_floats(4, 3), dim=0),
+    "unique_consecutive_dim": lambda: torch.unique_consecutive(_floats(4, 3), dim=0),
+    "ctc": lambda: torch.nn.functional.ctc_loss(
+        _floats(6, 2, 5).log_softmax(-1).requires_grad_(),
+        _offsets(1, 2, 3, 1, 4, 2).view(2, 3),
+        _offsets(6, 5),
+        _offsets(3, 2),
+    ).backward(),
+    "embedding_bag": lambda: (
+        torch.nn.functional.embedding_bag(
+            _offsets(0, 1, 2), _floats(4, 3).requires_grad_(), _offsets(0, 2)
+        )
+        .sum()
+        .backward()
+    ),
+    "fake_quantize": lambda: [
+        torch.fake_quantize_per_tensor_affine(_floats(4, 4), 0.1, 0, 0, 255),
+        torch.fake_quantize_per_channel_affine(
+            _floats(4, 4), _floats(4), torch.zeros(4, dtype=torch.int32, device="tpu"), 0, 0, 255
+        ),
+        torch.fake_quantize_per_tensor_affine(
+            _floats(4, 4), _floats(1), torch.zeros(1, dtype=torch.int32, device="tpu"), 0, 255
+        ),
+    ],
+    "weight_norm": lambda: aten._weight_norm_interface_backward(
+        _floats(4, 3),
+        *(v := _floats(4, 3), g := _floats(4, 1)),
+        aten._weight_norm_interface(v, g)[1],
+        0,
+    ),
+    "rms_norm": lambda: (
+        torch.nn.functional.rms_norm(_floats(4, 8).requires_grad_(), (8,), _floats(8))
+        .sum()
+        .backward()
+    ),
+    "masked_softmax": lambda: aten._masked_softmax(_floats(2, 4), _floats(2, 4) > 0.5, 1, 2),
+    "fused optimizers": lambda: [
+        _step(kind) for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.Adagrad)
+    ],
+    "batch_norm_stats": lambda: [
+        aten.batch_norm_stats(_floats(2, 3, 4), 1e-5),
+        aten.batch_norm_elemt(_floats(2, 3, 4), *(_floats(3) for _ in "wbmi"), 1e-5),
+        aten.batch_norm_update_stats(_floats(2, 3, 4), _floats(3), _floats(3), 0.1),
+        aten.batch_norm_gather_stats_with_counts(
+            _floats(2, 3, 4),
+            *(_floats(2, 3) for _ in "mi"),
+            *(_floats(3) for _ in "rr"),
+            0.1,
+            1e-5,
+            _floats(2),
+        ),
     ],
     "unscale": lambda: aten._amp_foreach_non_finite_check_and_unscale_(
         [_SCALE()], _SCALE(), _SCALE()

@@ -27,6 +27,7 @@ from children import Row, rows_of
 from tpu_programs import DTYPES, Recorded, programs_of, sources
 
 from torch_tpu.compiler.target import Topology
+from torch_tpu.lowering import registry
 
 TOPOLOGIES = "v5e:2x2", "tpu7x:2x2x1"
 LEAST = 0.97
@@ -120,10 +121,19 @@ def page(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def without_program(rows: list[Row]) -> str:
+    """Which rules no sample reaches, as Markdown."""
+    reached = {row["rule"].removeprefix("length of ") for row in rows}
+    rules = {str(overload) for overload in registry.rules()}
+    names = ", ".join(f"`{name.removesuffix('.default')}`" for name in sorted(rules - reached))
+    return f"Of {len(rules)} rules {len(rules & reached)} have a program here. Without: {names}."
+
+
 def write_page(path: Path, rows: list[Row]) -> None:
     before, _, rest = path.read_text().partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
-    path.write_text(f"{before}{MARKS[0]}\n{page(rows)}\n{MARKS[1]}{after}")
+    found = f"{page(rows)}\n\n{without_program(rows)}"
+    path.write_text(f"{before}{MARKS[0]}\n{found}\n{MARKS[1]}{after}")
 
 
 def main() -> int:

@@ -115,6 +115,24 @@ def test_synchronised_batch_norm():
     torch.testing.assert_close(got, (output.detach(), *running, *gradients), rtol=1e-4, atol=1e-5)
 
 
+def test_gathered_statistics_move_the_running_ones_on_the_device():
+    x = torch.randn(8, 3, 4)
+    mean, rstd = aten.batch_norm_stats(x.to("tpu"), 1e-5)
+    running = [torch.zeros(3, device="tpu"), torch.ones(3, device="tpu")]
+    gathered = aten.batch_norm_gather_stats_with_counts(
+        x.to("tpu"),
+        mean.expand(2, 3),
+        rstd.expand(2, 3),
+        *running,
+        0.1,
+        1e-5,
+        torch.full((2,), 32.0, device="tpu"),
+    )
+    variance = x.transpose(0, 1).flatten(1).repeat(1, 2).var(1)
+    expected = [mean.cpu(), rstd.cpu(), 0.1 * mean.cpu(), 0.9 + 0.1 * variance]
+    torch.testing.assert_close([each.cpu() for each in (*gathered, *running)], expected)
+
+
 @pytest.mark.parametrize("eps", [None, 1e-3])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_rms_norm(eps, weighted):

@@ -244,7 +244,8 @@ def _rule_of(node: Node) -> Rule:
 
 def _promised_by_rule(node: Node, rule: Rule) -> metadata.Metadata:
     probe = Traced(node, rule, metadata.Metadata([], [], []))
-    return metadata.of_shapes(node, jax.eval_shape(probe.results, *probe.shapes()))
+    results = jax.eval_shape(probe.results, *probe.shapes())
+    return metadata.of_shapes(node, results[: len(results) - len(rule.writes)])
 
 
 def _decided_by_values(traced: Traced) -> bool:
