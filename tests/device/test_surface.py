@@ -66,18 +66,18 @@ def test_events_of_torch_time_the_device():
 def test_a_fallback_can_be_an_error():
     x = torch.ones(4, 4, device="tpu")
     with diagnostics.fallback_policy("error"), pytest.raises(NotImplementedError) as refused:
-        torch.ops.aten._nested_tensor_from_mask_left_aligned(x[None], x[None, :, 0].bool())
+        torch.ops.aten._add_relu(x, x)
     assert "has no lowering for tpu" in str(refused.value) and "float32" in str(refused.value)
 
 
 def test_fallbacks_are_errors_where_the_environment_says_so(run_python):
     code = """
 import torch
-x = torch.ones(1, 4, 4, device="tpu")
+x = torch.ones(4, 4, device="tpu")
 try:
-    torch.ops.aten._nested_tensor_from_mask_left_aligned(x, x[:, :, 0].bool())
+    torch.ops.aten._add_relu(x, x)
 except NotImplementedError as error:
-    print("aten::_nested_tensor_from_mask_left_aligned(float32, bool)" in str(error))
+    print("aten::_add_relu.Tensor(float32, float32)" in str(error))
 """
     assert run_python(code, TORCH_TPU_FALLBACK="error") == "True"
 
