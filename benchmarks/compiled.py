@@ -6,6 +6,7 @@ python benchmarks/compiled.py [speed|overhead|starts ...] [--workloads NAME ...]
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -36,12 +37,13 @@ Figures = Iterator[Figure]
 Step = Callable[[], torch.Tensor]
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, backend="tpu")
+def compiled(function: Callable[..., Any], backend: str = "tpu") -> Callable[..., Any]:
+    return torch.compile(function, backend=backend)
 
 
-def training(name: str) -> Step:
-    return models.train_step(name, "tpu", wrap=compiled)[0]
+def training(name: str, device: str = "tpu", backend: str = "tpu") -> Step:
+    wrap = functools.partial(compiled, backend=backend)
+    return models.train_step(name, device, wrap=wrap)[0]
 
 
 WORKLOADS: dict[str, Callable[[], Step]] = {
@@ -98,18 +100,26 @@ def overhead(chosen: argparse.Namespace) -> Figures:
 
 
 def starts(chosen: argparse.Namespace) -> Figures:
-    """First steps: of a process whose caches are empty, of the next one, and of plain JAX."""
+    """First steps: of a process whose caches are empty, of the next one, and of plain JAX.
+
+    And what PyTorch's capture takes by itself, on the CPU and before a backend is asked: Dynamo's
+    part, which a second process repeats, and AOTAutograd's with it.
+    """
     for name in filter(chosen.workloads.__contains__, JAX_BOUNDS):
         found = [_first_steps(name) for _ in range(chosen.processes)]
-        cold, warm, jax = (statistics.median(each) for each in zip(*found, strict=True))
+        medians = (statistics.median(each) for each in zip(*found, strict=True))
+        cold, warm, jax, dynamo, aot = medians
         yield Figure(f"{name}: first step / jax.jit's", cold / jax, "x", most=MOST_OF_JAXS_FIRST)
         yield Figure(f"{name}: second process / first", warm / cold, "x", most=MOST_OF_COLD)
         for label, seconds in (("first", cold), ("second", warm), ("jax.jit's", jax)):
             yield Figure(f"{name}: first step, {label} process", seconds, "s")
+        yield Figure(f"{name}: first step, Dynamo on the CPU", dynamo, "s")
+        yield Figure(f"{name}: first step, AOTAutograd on the CPU", aot, "s")
 
 
-def _first_steps(name: str) -> tuple[float, float, float]:
-    """Seconds of a first process, of a second one with its caches, and of a JAX process."""
+def _first_steps(name: str) -> tuple[float, ...]:
+    """Seconds of a first process, a second one with its caches, JAX's, and PyTorch's captures."""
+    captures = [_first_step(name, "cpu", backend) for backend in ("eager", "aot_eager")]
     with tempfile.TemporaryDirectory() as folder, measure.fresh_cache():
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:
@@ -117,18 +127,18 @@ def _first_steps(name: str) -> tuple[float, float, float]:
         finally:
             del os.environ["TORCHINDUCTOR_CACHE_DIR"]
     with JaxPeer(name) as peer:
-        return ours[0], ours[1], peer.first
+        return *ours, peer.first, *captures
 
 
-def _first_step(name: str) -> float:
-    command = [sys.executable, __file__, "--child", name]
+def _first_step(name: str, device: str = "tpu", backend: str = "tpu") -> float:
+    command = [sys.executable, __file__, "--child", name, device, backend]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def child(name: str) -> None:
+def child(name: str, device: str, backend: str) -> None:
     """Prints the seconds of a process's first compiled step, its model's making included."""
     start = time.perf_counter()
-    training(name)().item()
+    training(name, device, backend)().item()
     print(json.dumps(time.perf_counter() - start))
 
 
@@ -143,7 +153,7 @@ def _options() -> argparse.Namespace:
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2])
+        child(*sys.argv[2:])
         return
     chosen = _options()
     with measure.fresh_cache():
