@@ -47,9 +47,10 @@ int64_t numel_of(const Value& value) { return c10::multiply_integers(value.dims(
 }  // namespace
 
 at::Tensor make_tensor(ValuePtr value, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  const size_t bytes = value->bytes();
   const Ordinal ordinal = value->ordinal();
   const c10::ScalarType dtype = value->dtype();
+  // A Value of a length that values decided is longer than what the tensor shows of it.
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   return wrap(Cell::allocate(ordinal, std::move(value)), bytes, sizes, strides, dtype);
 }
 

@@ -133,10 +133,6 @@ at::Tensor& set_nothing(at::Tensor& self) {
 // Values free themselves when the last program that reads them is done.
 void record_stream(at::Tensor&, c10::Stream) {}
 
-// nn.TransformerEncoder asks it before it packs rows of several lengths into a nested tensor: here
-// they stay padded, in a program that serves all lengths.
-bool nested_tensor_from_mask_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
-
 }  // namespace
 
 void register_native_kernels(torch::Library& library) {
@@ -157,8 +153,6 @@ void register_native_kernels(torch::Library& library) {
   library.impl("set_", TORCH_FN(set_nothing));
   library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   library.impl("record_stream", TORCH_FN(record_stream));
-  library.impl("_nested_tensor_from_mask_left_aligned",
-               TORCH_FN(nested_tensor_from_mask_left_aligned));
 }
 
 }  // namespace torch_tpu

@@ -1,6 +1,5 @@
 // Nested tensors of layout torch.strided: PyTorch's own kernels, which are made of ops on the
 // buffer and on the parts. Jagged ones need none of this, but attention, which they take here.
-#include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
 #include <torch/library.h>
 
@@ -10,34 +9,15 @@ namespace torch_tpu {
 
 namespace {
 
-// PyTorch's kernels of these two select by a mask, and what they select has more memory here than
-// its size tells of, which nested tensors don't look for.
-at::Tensor matmul(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(self.is_nested() && other.is_nested(),
-              "matmul: expected both tensors to be nested, or neither");
-  std::vector<at::Tensor> parts = self.unbind();
-  const std::vector<at::Tensor> others = other.unbind();
-  TORCH_CHECK(parts.size() == others.size(), "matmul of nested tensors of ", parts.size(), " and ",
-              others.size(), " parts");
-  for (size_t i = 0; i < parts.size(); ++i) parts[i] = at::matmul(parts[i], others[i]);
-  return at::_nested_tensor_from_tensor_list(parts);
-}
-
-at::Tensor from_padded(const at::Tensor& padded, const at::Tensor& sizes, bool fuse_transform) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!fuse_transform, "_nested_from_padded: fuse_transform_0213 on tpu");
-  std::vector<at::Tensor> parts = padded.unbind();
-  for (int64_t part = 0; part < sizes.size(0); ++part) {
-    for (int64_t dim = 0; dim < sizes.size(1); ++dim) {
-      parts[part] = parts[part].narrow(dim, 0, sizes[part][dim].item<int64_t>());
-    }
-  }
-  return at::_nested_tensor_from_tensor_list(parts);
-}
+// nn.TransformerEncoder asks it before it packs rows of several lengths into a nested tensor: here
+// they stay padded, in a program that serves all lengths.
+bool mask_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
 
 }  // namespace
 
 void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
-  dense.impl("_nested_from_padded", TORCH_FN(from_padded));
+  dense.impl("_nested_from_padded", TORCH_FN(at::native::nested_from_padded_generic));
+  dense.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(mask_left_aligned));
   dense.impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer));
   nested.impl("_nested_select_backward", TORCH_FN(at::native::_nested_select_backward_symint));
   nested.impl("_nested_tensor_size", TORCH_FN(at::native::_nested_tensor_size));
@@ -86,7 +66,8 @@ void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
   nested.impl("logical_not", TORCH_FN(at::native::NestedTensor_logical_not));
   nested.impl("logical_not_", TORCH_FN(at::native::NestedTensor_logical_not_));
   nested.impl("masked_fill.Scalar", TORCH_FN(at::native::NestedTensor_masked_fill));
-  nested.impl("matmul", TORCH_FN(matmul));
+  nested.impl("matmul", TORCH_FN(at::native::matmul_nested));
+  nested.impl("matmul.out", TORCH_FN(at::native::matmul_out_nested));
   nested.impl("matmul_backward", TORCH_FN(at::native::matmul_backward_nested));
   nested.impl("mul.Scalar", TORCH_FN(at::native::NestedTensor_mul_Scalar));
   nested.impl("mul.Tensor", TORCH_FN(at::native::NestedTensor_mul_Tensor));

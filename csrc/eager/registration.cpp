@@ -85,29 +85,32 @@ void run_unregistered(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Recorders::instance().get(op)->run(*stack);
 }
 
-// What tensors of a layout that tpu doesn't have are told; `advice` says what to do instead.
-template <const char* const& advice>
-void refuse_layout(const c10::OperatorHandle& op, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), ": ", advice);
-}
+// Refuses tensors of a layout that tpu doesn't have; `advice` says what to do instead.
+class RefusingKernel final : public c10::OperatorKernel {
+ public:
+  explicit RefusingKernel(const char* advice) : advice_(advice) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), ": ", advice_);
+  }
+
+ private:
+  const char* advice_;
+};
 
 constexpr const char* kSparse =
     "tpu tensors are dense, and a sparse one can't be there: keep it on the CPU, or make it dense "
     "with to_dense(); an embedding's gradient is dense with sparse=False";
-constexpr const char* kQuantized =
-    "a quantized tensor can't be on tpu: dequantize() it, or use the ops that quantize within a "
-    "float tensor (fake_quantize_per_tensor_affine)";
-constexpr const char* kNested =
-    "it takes no nested tensors of layout torch.strided on tpu: make them with "
-    "layout=torch.jagged; nn.TransformerEncoder makes none with mask_check=True or with "
-    "enable_nested_tensor=False";
-
-template <const char* const& advice>
-void refuse(c10::DispatchKey layout) {
-  static std::deque<torch::Library> libraries;
-  libraries.emplace_back(torch::Library::IMPL, "_", layout, __FILE__, __LINE__)
-      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout<advice>>());
-}
+constexpr std::pair<c10::DispatchKey, const char*> kRefused[] = {
+    {c10::DispatchKey::SparsePrivateUse1, kSparse},
+    {c10::DispatchKey::SparseCsrPrivateUse1, kSparse},
+    {c10::DispatchKey::QuantizedPrivateUse1,
+     "a quantized tensor can't be on tpu: dequantize() it, or use the ops that quantize within a "
+     "float tensor (fake_quantize_per_tensor_affine)"},
+    {c10::DispatchKey::NestedTensorPrivateUse1,
+     "it takes no nested tensors of layout torch.strided on tpu: make them with "
+     "layout=torch.jagged; nn.TransformerEncoder makes none with mask_check=True or with "
+     "enable_nested_tensor=False"},
+};
 
 }  // namespace
 
@@ -147,10 +150,12 @@ void register_kernels() {
                      c10::BoxedKernel::makeFromFunctor(std::move(kernel))));
   }
   others.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unregistered>());
-  refuse<kSparse>(c10::DispatchKey::SparsePrivateUse1);
-  refuse<kSparse>(c10::DispatchKey::SparseCsrPrivateUse1);
-  refuse<kQuantized>(c10::DispatchKey::QuantizedPrivateUse1);
-  refuse<kNested>(c10::DispatchKey::NestedTensorPrivateUse1);
+  static std::deque<torch::Library> refused;
+  for (const auto& [layout, advice] : kRefused) {
+    refused.emplace_back(torch::Library::IMPL, "_", layout, __FILE__, __LINE__)
+        .fallback(torch::CppFunction::makeFromBoxedKernel(
+            c10::BoxedKernel::makeFromFunctor(std::make_unique<RefusingKernel>(advice))));
+  }
 }
 
 }  // namespace torch_tpu

@@ -120,8 +120,9 @@ def _run_schema(
             named[argument.name] = value
         elif not argument.has_default_value():
             positional.append(value)
-    with contextlib.suppress(Exception):  # many want other arguments; they are the databases'
+    with contextlib.suppress(Exception):  # many want other arguments or values
         wrap(overload)(*positional, **named)
+        torch.tpu.synchronize()
 
 
 def _ones(*size: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -151,14 +152,13 @@ def _step(kind: type[torch.optim.Optimizer]) -> None:
     kind([weight], lr=torch.tensor(0.1, device="tpu"), fused=True).step()
 
 
-def _encode(layer: torch.nn.Module) -> None:
-    x = (_floats(2, 3, 8),)
-    with torch.no_grad():
-        layer.to("tpu").eval()(*(x * 3 if isinstance(layer, torch.nn.MultiheadAttention) else x))
+@torch.no_grad()
+def _in_evaluation(layer: torch.nn.Module, *inputs: torch.Tensor) -> None:
+    layer.to("tpu").eval()(*inputs)
 
 
 aten = torch.ops.aten
-optim = torch.optim
+nn, optim = torch.nn, torch.optim
 _SCALE = functools.partial(_ones, 1, dtype=torch.float32)
 # Ops that no database has.
 CALLS: dict[str, Callable[[], Any]] = {
@@ -171,21 +171,23 @@ CALLS: dict[str, Callable[[], Any]] = {
         _ones(8, 16), _ones(2, 16, 32), torch.tensor([3, 8], dtype=torch.int32, device="tpu")
     ),
     "nearest": lambda: [
-        torch.nn.functional.interpolate(_ones(1, 2, *size), scale_factor=2, mode=mode)
+        nn.functional.interpolate(_ones(1, 2, *size), scale_factor=2, mode=mode)
         for size in ((4, 4), (4, 4, 4))
         for mode in ("nearest", "nearest-exact")
     ],
     "antialias": lambda: [
-        torch.nn.functional.interpolate(
+        nn.functional.interpolate(
             _floats(1, 2, 8, 8).requires_grad_(), (5, 3), mode=mode, antialias=True
         )
         .sum()
         .backward()
         for mode in ("bilinear", "bicubic")
     ],
-    "attention in evaluation": lambda: _encode(torch.nn.MultiheadAttention(8, 2, batch_first=True)),
-    "encoder in evaluation": lambda: _encode(
-        torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    "attention in evaluation": lambda: _in_evaluation(
+        nn.MultiheadAttention(8, 2, batch_first=True), *[_floats(2, 3, 8)] * 3
+    ),
+    "encoder in evaluation": lambda: _in_evaluation(
+        nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), _floats(2, 3, 8)
     ),
     "jagged": lambda: aten._padded_dense_to_jagged_forward(
         aten._jagged_to_padded_dense_forward(_floats(5, 3), [_offsets(0, 2, 5)], [3]),
@@ -194,14 +196,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     ),
     "unique_dim": lambda: torch.unique(_floats(4, 3), dim=0),
     "unique_consecutive_dim": lambda: torch.unique_consecutive(_floats(4, 3), dim=0),
-    "ctc": lambda: torch.nn.functional.ctc_loss(
+    "ctc": lambda: nn.functional.ctc_loss(
         _floats(6, 2, 5).log_softmax(-1).requires_grad_(),
         _offsets(1, 2, 3, 1, 4, 2).view(2, 3),
         _offsets(6, 5),
         _offsets(3, 2),
     ).backward(),
     "embedding_bag": lambda: (
-        torch.nn.functional.embedding_bag(
+        nn.functional.embedding_bag(
             _offsets(0, 1, 2), _floats(4, 3).requires_grad_(), _offsets(0, 2)
         )
         .sum()
@@ -223,9 +225,7 @@ CALLS: dict[str, Callable[[], Any]] = {
         0,
     ),
     "rms_norm": lambda: (
-        torch.nn.functional.rms_norm(_floats(4, 8).requires_grad_(), (8,), _floats(8))
-        .sum()
-        .backward()
+        nn.functional.rms_norm(_floats(4, 8).requires_grad_(), (8,), _floats(8)).sum().backward()
     ),
     "masked_softmax": lambda: aten._masked_softmax(_floats(2, 4), _floats(2, 4) > 0.5, 1, 2),
     "fused optimizers": lambda: [
@@ -270,7 +270,6 @@ def programs_of(run: Callable[[], None]) -> list[Recorded]:
         mock.patch.object(compiler, "program", program),
         mock.patch.object(graphs, "make", make),
         torch.tpu.set_eager_mode("strict"),
-        contextlib.suppress(Exception),  # a wrong value's, which no program is the worse for
     ):
         torch.manual_seed(0)
         run()

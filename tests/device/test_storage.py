@@ -158,3 +158,12 @@ def test_swapping_tensors():
     x, y = torch.ones(2, device="tpu"), torch.zeros(3)
     torch.utils.swap_tensors(x, y)
     assert y.is_tpu and x.shape == (3,) and not x.is_tpu
+
+
+def test_a_result_whose_length_values_decide_has_no_more_storage_than_on_the_cpu():
+    def sizes(device):
+        x = torch.arange(100.0, device=device)
+        results = (x[x > 45], x.masked_select(x > 45), x.nonzero(), (x % 60).unique())
+        return [each.untyped_storage().nbytes() for each in results]
+
+    assert sizes("tpu") == sizes("cpu")

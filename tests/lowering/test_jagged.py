@@ -16,8 +16,16 @@ def test_rows_padded_and_packed(inner, dtype):
         for longest in (5, 8):
             padded = aten._jagged_to_padded_dense_forward(values, [offsets], [longest], 1.0)
             aten._padded_dense_to_jagged_forward(padded, [offsets], 10)
+            aten._padded_dense_to_jagged_forward(padded, [offsets])
         aten._jagged_to_padded_dense_forward(values, [offsets], [3], 1.0)  # cut
     assert len(shadow.seen) == 2
+
+
+def test_the_last_offset_is_the_length_where_none_is_given():
+    offsets, padded = torch.tensor(OFFSETS), torch.randn(4, 5, 3)
+    expected = aten._padded_dense_to_jagged_forward(padded, [offsets])
+    got = aten._padded_dense_to_jagged_forward(padded.to("tpu"), [offsets.to("tpu")])
+    assert torch.equal(got.cpu(), expected)
 
 
 def test_rows_that_do_not_fit_are_refused():

@@ -52,7 +52,7 @@ def plan(node: Node, bound: int | None) -> Plan:
         if metadata.is_known(node.overload):
             inferred = metadata.infer(node)
         else:
-            inferred = _promised_by_rule(node, rule)
+            inferred = _promised_by_rule(node, rule, bound)
         traced = Traced(node, rule, inferred, bound)
         if rule.size is not None and bound is None and _decided_by_values(traced):
             return Plan(node, inferred, bound, precision, [], [], [], [], [], asks_size=True)
@@ -242,8 +242,10 @@ def _rule_of(node: Node) -> Rule:
     return rule
 
 
-def _promised_by_rule(node: Node, rule: Rule) -> metadata.Metadata:
-    probe = Traced(node, rule, metadata.Metadata([], [], []))
+def _promised_by_rule(node: Node, rule: Rule, bound: int | None) -> metadata.Metadata:
+    probe = Traced(node, rule, metadata.Metadata([], [], []), bound)
+    if rule.size is not None and bound is None and _decided_by_values(probe):
+        probe.bound = 1  # any, until the length is known
     results = jax.eval_shape(probe.results, *probe.shapes())
     return metadata.of_shapes(node, results[: len(results) - len(rule.writes)])
 

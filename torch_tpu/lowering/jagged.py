@@ -28,16 +28,20 @@ def _jagged_to_padded_dense_forward(values, offsets, max_lengths, padding_value=
     return jnp.where(is_value, rows, padding_value.astype(values.dtype))
 
 
-@lowering(aten._padded_dense_to_jagged_forward.default)
-def _padded_dense_to_jagged_forward(dense, offsets, total_L=None):
-    offsets = _only(offsets, "_padded_dense_to_jagged_forward")
-    if total_L is None:
-        raise NotImplementedError("_padded_dense_to_jagged_forward() on tpu needs total_L")
+def _length_of_all(dense, offsets, total_L=None):
+    return None if total_L is not None else _only(offsets, "_padded_dense_to_jagged_forward")[-1]
+
+
+@lowering(aten._padded_dense_to_jagged_forward.default, size=_length_of_all)
+def _padded_dense_to_jagged_forward(dense, offsets, total_L=None, *, size=None):
     name, longest = "_padded_dense_to_jagged_forward()", dense.shape[1]
-    check(offsets[-1] == total_L, f"{name}: final offset should match total_L value", RuntimeError)
+    offsets = _only(offsets, "_padded_dense_to_jagged_forward")
+    if total_L is not None:
+        same = offsets[-1] == total_L
+        check(same, f"{name}: final offset should match total_L value", RuntimeError)
     fits = jnp.diff(offsets) <= longest
     check(fits, f"{name}: a row is longer than the padded input, {longest}", RuntimeError)
-    places = jnp.arange(total_L, dtype=offsets.dtype)
+    places = jnp.arange(size if total_L is None else total_L, dtype=offsets.dtype)
     row = jnp.searchsorted(offsets, places, side="right", method="scan_unrolled") - 1
     row = jnp.clip(row, 0, dense.shape[0] - 1)
     column = places - offsets[row]
