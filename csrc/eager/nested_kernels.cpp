@@ -13,6 +13,14 @@ namespace {
 // they stay padded, in a program that serves all lengths.
 bool mask_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
 
+// PyTorch's kernel writes sizes to the device's memory from the host for every other dim.
+at::Tensor select(const at::Tensor& self, int64_t dim, int64_t index) {
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::maybe_wrap_dim(dim, self.dim()) == 0,
+                              "select() of a strided nested tensor on tpu takes dim 0 alone: make "
+                              "it with layout=torch.jagged");
+  return at::native::select_nested(self, dim, index);
+}
+
 }  // namespace
 
 void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
@@ -43,10 +51,8 @@ void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
   nested.impl("detach", TORCH_FN(at::native::detach));
   nested.impl("div.Scalar", TORCH_FN(at::native::NestedTensor_div_Scalar));
   nested.impl("div.Tensor", TORCH_FN(at::native::NestedTensor_div_Tensor));
-  nested.impl("embedding", TORCH_FN(at::native::NestedTensor_embedding));
   nested.impl("empty_like", TORCH_FN(at::native::empty_like_nested));
   nested.impl("eq.Scalar", TORCH_FN(at::native::eq_scalar_nested));
-  nested.impl("eq.Tensor", TORCH_FN(at::native::eq_tensor_nested));
   nested.impl("fill_.Scalar", static_cast<at::Tensor& (*)(at::Tensor&, const at::Scalar&)>(
                                   at::native::fill_nested_));
   nested.impl("fill_.Tensor", static_cast<at::Tensor& (*)(at::Tensor&, const at::Tensor&)>(
@@ -82,7 +88,7 @@ void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
   nested.impl("ones_like", TORCH_FN(at::native::ones_like));
   nested.impl("relu", TORCH_FN(at::native::NestedTensor_relu));
   nested.impl("relu_", TORCH_FN(at::native::NestedTensor_relu_));
-  nested.impl("select.int", TORCH_FN(at::native::select_nested));
+  nested.impl("select.int", TORCH_FN(select));
   nested.impl("sgn", TORCH_FN(at::native::NestedTensor_sgn));
   nested.impl("sgn_", TORCH_FN(at::native::NestedTensor_sgn_));
   nested.impl("silu", TORCH_FN(at::native::NestedTensor_silu));
@@ -104,8 +110,6 @@ void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
   nested.impl("transpose.int", TORCH_FN(at::native::transpose_nested));
   nested.impl("unbind.int", TORCH_FN(at::native::NestedTensor_unbind));
   nested.impl("unsqueeze", TORCH_FN(at::native::unsqueeze_nested));
-  nested.impl("value_selecting_reduction_backward",
-              TORCH_FN(at::native::value_selecting_reduction_backward_nested_symint));
   nested.impl("values", TORCH_FN(at::native::values_nested));
   nested.impl("view", TORCH_FN(at::native::view_nested));
   nested.impl("where.self", TORCH_FN(at::native::NestedTensor_where));
