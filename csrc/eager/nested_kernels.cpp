@@ -13,7 +13,7 @@ namespace {
 // they stay padded, in a program that serves all lengths.
 bool mask_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
 
-// PyTorch's kernel writes sizes to the device's memory from the host for every other dim.
+// PyTorch's kernel corrupts the heap for every other dim, on the CPU too (2.13).
 at::Tensor select(const at::Tensor& self, int64_t dim, int64_t index) {
   TORCH_CHECK_NOT_IMPLEMENTED(c10::maybe_wrap_dim(dim, self.dim()) == 0,
                               "select() of a strided nested tensor on tpu takes dim 0 alone: make "
@@ -79,7 +79,6 @@ void register_nested_kernels(torch::Library& nested, torch::Library& dense) {
   nested.impl("mul.Tensor", TORCH_FN(at::native::NestedTensor_mul_Tensor));
   nested.impl("mul_.Scalar", TORCH_FN(at::native::NestedTensor_mul__Scalar));
   nested.impl("mul_.Tensor", TORCH_FN(at::native::NestedTensor_mul__Tensor));
-  nested.impl("narrow", TORCH_FN(at::native::narrow_nested_symint));
   nested.impl("native_dropout", TORCH_FN(at::native::native_dropout_nested));
   nested.impl("native_dropout_backward", TORCH_FN(at::native::native_dropout_backward));
   nested.impl("neg", TORCH_FN(at::native::NestedTensor_neg));

@@ -52,6 +52,15 @@ def test_reductions_of_jagged_rows_stay_on_the_device(name):
     assert diagnostics.counters()["fallbacks"] == 0
 
 
+# These have no gradients on the CPU either.
+def _unary(x):
+    return (x.abs() + x * x).sqrt() * x.sin() - x.cos() + x.sgn().neg()
+
+
+def _halves(x):
+    return x.chunk(2, -1)[1].clone() + x.split_with_sizes([3, 3], -1)[0].clone()
+
+
 OPS = {
     "arithmetic": lambda x: (x * 2 + x - 1.5 * x) / 3,
     "activations": lambda x: F.gelu(x) + F.relu(x) + F.silu(x),
@@ -61,6 +70,18 @@ OPS = {
     "softmax": lambda x: x.softmax(-1),
     "matmul": lambda x: x @ x.transpose(-2, -1),
     "dropout in evaluation": lambda x: F.dropout(x, 0.5, training=False),
+    "unary": lambda x: _unary(x.detach()),
+    "batched products": lambda x: torch.bmm(x, x.transpose(1, 2)),
+    "a part": lambda x: x.select(0, 1),
+    "splits": lambda x: _halves(x.detach()),
+    "another shape": lambda x: x.view(3, -1, 2, 3).transpose(2, 3).contiguous(),
+    "dims of one": lambda x: x.unsqueeze(-1).squeeze(-1),
+    "concatenation": lambda x: torch.cat([x.detach(), x.detach()]),
+    "its buffer": lambda x: x.values(),
+    "masks": lambda x: x.masked_fill((x > 0).logical_not(), 3.0),
+    "tests": lambda x: x.detach().isnan().logical_not() * (x.detach() >= 0),
+    "in place": lambda x: F.relu_(x.detach().clone().mul_(2)).neg_().abs_().tanh_(),
+    "filled": lambda x: torch.ones_like(x).mul_(x).copy_(x.clone().zero_().fill_(2.0)),
     "copies": lambda x: x.clone().detach().contiguous().double().float(),
 }
 
@@ -70,14 +91,23 @@ OPS = {
 def test_ops_of_strided_nested_tensors(name):
     def run(device):
         x = _nested(parts, device, torch.strided)
-        padded = OPS[name](x).to_padded_tensor(0.0)
-        return [padded, *(torch.autograd.grad(padded.sum(), x) if padded.requires_grad else ())]
+        result = OPS[name](x)
+        if result.is_nested:
+            result = result.to_padded_tensor(0.0)
+        return [result, *(torch.autograd.grad(result.sum(), x) if result.requires_grad else ())]
 
     parts = _parts(6)
     got, expected = run(DEVICE), run("cpu")
     assert_same(got[0], expected[0], rtol=1e-4, atol=1e-5)
     for have, want in zip(got[1:], expected[1:], strict=True):
         assert_same(list(have.unbind()), list(want.unbind()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_column_of_a_strided_nested_tensor_is_refused():
+    x = torch.nested.nested_tensor(_parts(6), device=DEVICE)
+    with pytest.raises(NotImplementedError, match="dim 0 alone"):
+        x.select(-1, 1)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
