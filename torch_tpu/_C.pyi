@@ -12,6 +12,9 @@ def register() -> None:
 def set_runtime(resolve: Callable[[], tuple[str, dict[str, bool | int | str]]]) -> None:
     """`resolve` names the plugin's path and create options; called on first use of the device."""
 
+def finish_backward() -> None:
+    """Wait, a second at most, until autograd's threads hold nothing of Python's any more."""
+
 def lazy_init() -> None:
     """Load the plugin and create the client; RuntimeError where that can't be done (bad fork)."""
 

@@ -10,6 +10,7 @@ def _autoload() -> None:
     """
 
 
+import atexit  # noqa: E402
 import importlib  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
@@ -56,6 +57,7 @@ def _register(_C: Any) -> None:
     accelerator.modes.apply_environment()
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     default.install()
+    atexit.register(_C.finish_backward)
     # Before torch reads TORCH_LOGS, which it does after it loaded this package.
     importlib.import_module("torch._logging._internal").register_log("tpu", "torch_tpu")
     globals()["set_eager_mode"] = accelerator.set_eager_mode

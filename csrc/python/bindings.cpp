@@ -14,6 +14,7 @@
 #include "eager/recorder.h"
 #include "python/compiler.h"
 #include "python/errors.h"
+#include "python/exit.h"
 #include "python/graph.h"
 #include "python/untraced.h"
 
@@ -56,6 +57,7 @@ void bind_runtime(py::module_& module) {
       return choice;
     });
   });
+  module.def("finish_backward", finish_backward);
   module.def("lazy_init", [] { runtime().client(); }, NoGil());
   module.def("is_initialized", [] { return runtime().initialized(); });
   module.def("is_in_bad_fork", [] { return runtime().in_bad_fork(); });
